@@ -1,0 +1,1 @@
+"""The decoding core: models, decoders, the engine process, events, sessions and metrics."""

@@ -1,0 +1,1 @@
+"""AR, SD and SSD: one round loop each, behind one interface."""

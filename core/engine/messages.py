@@ -1,0 +1,165 @@
+"""What a view and the engine say to each other besides events.
+
+Both directions are length-prefixed frames on a Unix socket pair (see `channel`). The view sends a `Command`; the
+engine sends a `Notice`, or an event as the session codec encodes it. Torch-free: the view imports this.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from specmon.core.events import Decoder, Sampling
+
+
+class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How to decode: what `specmon run` options and the settings panel fill in.
+
+    target / draft: a folder, a hub id, a .gguf, "smollm2" (the embedded pair), and for `draft` also "eagle3",
+    "ngram", "scripted:0.78" or "auto". `recipe` and `devices` may be "auto". `fan_out` has one entry for all
+    accepted_lens, or draft_len + 1 entries.
+    """
+
+    decoder: Decoder = "ssd"
+    target: str = "smollm2"
+    draft: str = "auto"
+    recipe: str = "auto"
+    devices: str = "auto"  # comma-separated
+    draft_len: int = 4
+    fan_out: tuple[int, ...] = (1,)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn. `messages` is the whole conversation as (role, content), the new user message last."""
+
+    messages: tuple[tuple[str, str], ...]
+    max_new_tokens: int = 256
+    sampling: Sampling = Sampling()
+    seed: int = 0
+    stop_strings: tuple[str, ...] = ()
+    raw: bool = False  # True: no chat template, the contents are concatenated
+
+
+# --- commands (view -> engine) ---------------------------------------------------------------------------------
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, tag="Load"):
+    """Make lane `lane` ready. Sent again with another config between turns to change it; weights are shared."""
+
+    lane: int = 0
+    config: LaneConfig
+
+
+class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="Generate"):
+    """Decode one turn on one lane."""
+
+    lane: int = 0
+    request: Request
+
+
+class Race(msgspec.Struct, frozen=True, kw_only=True, tag="Race"):
+    """Decode one request on every loaded lane, in turns on fair clocks."""
+
+    request: Request
+
+
+class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="Cancel"):
+    """Stop the running request at the next round border; what it emitted stays."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag="Record"):
+    """Keep this stream's recording at `path` (a file or a folder); None: no longer keep it."""
+
+    path: str | None
+    force: bool = False
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True, tag="Mark"):
+    """Put a `Marker` into the stream."""
+
+    label: str
+
+
+class MeasureAr(msgspec.Struct, frozen=True, kw_only=True, tag="MeasureAr"):
+    """Time `steps` AR steps at the present KV length, without changing the conversation."""
+
+    lane: int = 0
+    steps: int = 32
+
+
+class Shutdown(msgspec.Struct, frozen=True, kw_only=True, tag="Shutdown"):
+    """Close the recording and exit."""
+
+
+Command = Load | Generate | Race | Cancel | Record | Mark | MeasureAr | Shutdown
+
+
+# --- notices (engine -> view) ----------------------------------------------------------------------------------
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
+    """First notice: the engine's pid, and where its spool and log are."""
+
+    pid: int
+    spool: str | None
+    log: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="Progress"):
+    """What loading does now; `fraction` is None where it cannot be known."""
+
+    what: str
+    fraction: float | None = None
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="Ready"):
+    """Lane `lane` can decode. `notes` are things to tell the user: skipped devices, roles sharing one, …"""
+
+    lane: int
+    notes: tuple[str, ...] = ()
+
+
+class Idle(msgspec.Struct, frozen=True, kw_only=True, tag="Idle"):
+    """The command `of` is done and all its events have been sent."""
+
+    of: str
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="Refused"):
+    """The command `of` could not be carried out; nothing is lost."""
+
+    of: str
+    message: str
+    hint: str = ""
+    exit_code: int = 1
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, tag="Recording"):
+    """Where the recording is kept (None: not kept), how long and how large it is; sent on change and once a second."""
+
+    path: str | None
+    seconds: float
+    bytes: int
+    error: str | None = None  # set when the spool cannot be written: decoding goes on, a Gap says what is missing
+
+
+class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="Dropped"):
+    """The view was too slow and `count` events were not sent; read the spool from byte `spool_offset` to refill."""
+
+    count: int
+    spool_offset: int
+
+
+class ArMeasured(msgspec.Struct, frozen=True, kw_only=True, tag="ArMeasured"):
+    """Answer to MeasureAr: median ns of an AR step at this KV length."""
+
+    lane: int
+    steps: int
+    kv_len: int
+    step_ns: int
+
+
+Notice = Hello | Progress | Ready | Idle | Refused | Recording | Dropped | ArMeasured
+
+Role = Literal["user", "assistant", "system"]

@@ -1,0 +1,1 @@
+"""Every number that is shown, computed from events and nowhere else."""

@@ -1,0 +1,1 @@
+"""Model files, weights, tokenizer, KV cache and the forward pass."""

@@ -1,0 +1,1 @@
+"""The numeric ops, one a folder, each with its plain-torch reference."""

@@ -1,0 +1,1 @@
+"""Theme data and its loader."""

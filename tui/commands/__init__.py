@@ -1,0 +1,1 @@
+"""`specmon` and its sub-commands, one file each."""
