@@ -1,0 +1,107 @@
+"""Read a theme: a TOML file that gives each semantic role one colour.
+
+```toml
+name = "specmon-dark"
+dark = true
+[colors]
+accepted = "#7fcf8f"      # or one of the 16 terminal colours by name, or "default"
+```
+
+A role says what a colour means, never where it is drawn, so a theme stays valid when the screens change.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+#: Roles that colour text or glyphs a user has to read.
+TEXT_ROLES = (
+    "text muted title accent accepted rejected bonus hit miss draft branch_draft verify accept handoff "
+    "wait overlap wasted device0 device1 sol floor warning error"
+).split()
+#: Roles that colour areas, frames and the rest of a bar.
+AREA_ROLES = ("background", "surface", "border", "idle", "selected")
+ROLES = (*TEXT_ROLES, *AREA_ROLES)
+
+ANSI_COLORS = (
+    "default black red green yellow blue magenta cyan white bright_black bright_red bright_green "
+    "bright_yellow bright_blue bright_magenta bright_cyan bright_white"
+).split()
+
+_HEX = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+class ThemeError(ValueError):
+    """A theme that cannot be used; the message says which file and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    """`colors` maps every role to "#rrggbb" or to a name in ANSI_COLORS."""
+
+    name: str
+    dark: bool
+    colors: Mapping[str, str]
+
+    @property
+    def ansi(self) -> bool:
+        """True if it uses the terminal's own 16 colours, whose look the terminal decides."""
+        return any(not color.startswith("#") for color in self.colors.values())
+
+
+def theme_names() -> list[str]:
+    """Names of the themes that ship with specmon, sorted."""
+    folder = files(__package__)
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load_theme(name_or_path: str | Path) -> Theme:
+    """Load a shipped theme by name, or any theme file by its path (ending in .toml).
+
+    Raises: ThemeError if it does not exist, is not TOML, lacks a role, has an unknown one or a bad colour.
+    """
+    wanted = str(name_or_path)
+    if wanted in theme_names():
+        return parse_theme(files(__package__).joinpath(f"{wanted}.toml").read_text("utf-8"), wanted)
+    path = Path(wanted)
+    if path.suffix != ".toml":
+        raise ThemeError(
+            f"There is no theme {wanted!r}; choose {', '.join(theme_names())} or give a .toml file."
+        )
+    try:
+        return parse_theme(path.read_text("utf-8"), wanted)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ThemeError(f"The theme {wanted} cannot be read: {error}.") from error
+
+
+def parse_theme(text: str, origin: str) -> Theme:
+    """Turn a theme file's text into a Theme; `origin` names it in errors.
+
+    Raises: ThemeError as `load_theme`.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ThemeError(f"The theme {origin} is not valid TOML: {error}.") from error
+    name, dark, colors = table.get("name"), table.get("dark"), table.get("colors")
+    if not isinstance(name, str) or not isinstance(dark, bool) or not isinstance(colors, dict):
+        raise ThemeError(
+            f"The theme {origin} needs a text `name`, a true/false `dark` and a table `[colors]`."
+        )
+    if missing := [role for role in ROLES if role not in colors]:
+        raise ThemeError(f"The theme {origin} lacks the roles {', '.join(missing)}.")
+    if unknown := [role for role in colors if role not in ROLES]:
+        raise ThemeError(f"The theme {origin} has the unknown roles {', '.join(unknown)}.")
+    for role, color in colors.items():
+        if not isinstance(color, str) or not (_HEX.fullmatch(color) or color in ANSI_COLORS):
+            raise ThemeError(
+                f"The theme {origin} gives {role} the colour {color!r}; use '#rrggbb' or one of {', '.join(ANSI_COLORS)}."
+            )
+    return Theme(name=name, dark=dark, colors=dict(colors))

@@ -1,0 +1,49 @@
+"""What the screens hand to the panels: one frozen value a refresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specmon.core.engine.messages import Recording
+from specmon.core.metrics.ledger import Ledger
+
+Mode = Literal["LIVE", "FROZEN", "ALL"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayStatus:
+    """Where a replay stands. `speed` is rounds/s, or a multiple of real time when `real_time`; times in ns."""
+
+    name: str
+    paused: bool
+    t: int
+    t_end: int
+    speed: float
+    rounds: int = 0  # rounds of the turn in the whole file
+    turns: int = 0
+    real_time: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A moment of one lane's turn.
+
+    `turn` indexes the lane's turns (0 = the first); `selected` is the round the user pinned, None follows the newest;
+    `window` is the ms/token window in tokens; `text_scroll` and the timeline's pan and zoom belong to their panels.
+    `behind_ns` is how far a frozen or slow view is behind the engine, `lost` the events it never got.
+    """
+
+    ledger: Ledger
+    lane: int = 0
+    turn: int = 0
+    selected: int | None = None
+    mode: Mode = "LIVE"
+    window: int = 64
+    last_rounds: int = 64
+    ascii: bool = False
+    fates: bool = True
+    recording: Recording | None = None
+    behind_ns: int = 0
+    lost: int = 0
+    replay: ReplayStatus | None = None

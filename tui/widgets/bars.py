@@ -1,0 +1,39 @@
+"""Bars and columns in eighths of a cell."""
+
+from __future__ import annotations
+
+from specmon.tui.widgets.glyphs import Glyphs
+
+
+def bar(fraction: float, cells: int, glyphs: Glyphs) -> str:
+    """A horizontal bar of 0..1 of `cells` cells, without the rest; anything above zero shows at least a sliver."""
+    if cells <= 0 or fraction <= 0:
+        return ""
+    steps = len(glyphs.eighths) + 1
+    filled = max(round(min(fraction, 1.0) * cells * steps), 1)
+    whole, part = divmod(filled, steps)
+    return glyphs.full * whole + (glyphs.eighths[part - 1] if part else "")
+
+
+def column(fraction: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """A vertical bar of 0..1 of `rows` rows, top row first; anything above zero shows at least a sliver."""
+    if rows <= 0:
+        return []
+    filled = round(min(max(fraction, 0.0), 1.0) * rows * 8)
+    if fraction > 0:
+        filled = max(filled, 1)
+    whole, part = divmod(filled, 8)
+    cells = [glyphs.levels[7]] * whole + ([glyphs.levels[part - 1]] if part else [])
+    return list(reversed(cells + [" "] * (rows - len(cells))))
+
+
+def nice_step(span: float, at_most: int) -> float:
+    """The smallest of 1, 2, 5 × 10^n that covers `span` in at most `at_most` steps."""
+    if span <= 0 or at_most <= 0:
+        return 1.0
+    step = 10.0**-9
+    while True:
+        for factor in (1.0, 2.0, 5.0):
+            if step * factor * at_most >= span:
+                return step * factor
+        step *= 10.0

@@ -1,0 +1,153 @@
+"""The signs the panels draw with, once in Unicode and once in ASCII (`--ascii`).
+
+Within one family (fates, span kinds, overlap, outcomes) no two signs are the same, so nothing depends on colour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glyphs:
+    """One set of signs; every sign is one cell wide except `ellipsis` and `newline` in ASCII."""
+
+    ascii: bool
+    # fates of tokens
+    first: str
+    hit: str
+    miss: str
+    accepted: str
+    bonus: str
+    selected: str
+    # verdicts on drafted tokens
+    kept: str
+    rejected: str
+    unreached: str
+    # span kinds
+    spans: dict[str, str]
+    used: str
+    wasted: str
+    # lines, bars and frames
+    full: str
+    eighths: str  # a bar's last cell, 1/8 … 7/8
+    levels: str  # a column's top cell, 1/8 … 8/8
+    rest: str
+    here: str
+    dashes: str
+    rule: str
+    axis: str
+    tick: str
+    corner: str
+    origin: str
+    frame: str  # top left, top right, bottom left, bottom right, horizontal, vertical
+    bar: str  # between fields of one line
+    arrow: str
+    pointer: str
+    cursor: str
+    dot: str
+    series: str  # one point sign for each race lane
+    record: str
+    times: str
+    ellipsis: str
+    newline: str
+
+
+UNICODE = Glyphs(
+    ascii=False,
+    first="▸",
+    hit="◆",
+    miss="◇",
+    accepted="·",
+    bonus="+",
+    selected="▲",
+    kept="✓",
+    rejected="✗",
+    unreached="–",
+    spans={
+        "prefill": "▒",
+        "verify": "▓",
+        "branch_draft": "░",
+        "draft": "d",
+        "accept": "a",
+        "handoff": "h",
+        "collective": "c",
+        "wait": "·",
+    },
+    used="═",
+    wasted="×",
+    full="█",
+    eighths="▏▎▍▌▋▊▉",
+    levels="▁▂▃▄▅▆▇█",
+    rest="·",
+    here="▲",
+    dashes="┄",
+    rule="─",
+    axis="┤",
+    tick="┬",
+    corner="└",
+    origin="└",
+    frame="┌┐└┘─│",
+    bar="│",
+    arrow="→",
+    pointer="▶",
+    cursor="▌",
+    dot="·",
+    series="·○●◆",
+    record="●",
+    times="×",
+    ellipsis="…",
+    newline="↵",
+)
+
+ASCII = Glyphs(
+    ascii=True,
+    first="1",
+    hit="*",
+    miss="o",
+    accepted=".",
+    bonus="+",
+    selected="^",
+    kept="y",
+    rejected="x",
+    unreached="-",
+    spans={
+        "prefill": "p",
+        "verify": "#",
+        "branch_draft": ":",
+        "draft": "d",
+        "accept": "a",
+        "handoff": "h",
+        "collective": "c",
+        "wait": ".",
+    },
+    used="=",
+    wasted="x",
+    full="#",
+    eighths="",
+    levels="_.:-=+*#",
+    rest=".",
+    here="^",
+    dashes="-",
+    rule="-",
+    axis="|",
+    tick="+",
+    corner="+",
+    origin="+",
+    frame="++++-|",
+    bar="|",
+    arrow="->",
+    pointer=">",
+    cursor="_",
+    dot="-",
+    series=".o*#",
+    record="*",
+    times="x",
+    ellipsis="...",
+    newline="\\n",
+)
+
+
+def glyphs(ascii: bool) -> Glyphs:
+    """The set to draw with."""
+    return ASCII if ascii else UNICODE

@@ -1,0 +1,129 @@
+"""Lines of (text, role) segments: how every panel describes what it draws, before any colour is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from specmon.tui.widgets.cells import clip, width
+from specmon.tui.widgets.glyphs import Glyphs
+
+Segment = tuple[str, str]
+Line = list[Segment]
+
+#: From this height on a panel stands in a box; below, its title is a rule above it.
+FRAMED_FROM = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Title:
+    """What stands in a panel's top border: `name` at the left, `note` at the right."""
+
+    number: int | None
+    name: str
+    note: Line
+
+
+def plain(line: Iterable[Segment]) -> str:
+    """A line's text without roles."""
+    return "".join(text for text, _ in line)
+
+
+def line_width(line: Iterable[Segment]) -> int:
+    """A line's width in cells."""
+    return sum(width(text) for text, _ in line)
+
+
+def fit(line: Line, cells: int, fill: str = " ", role: str = "text", ellipsis: str = "…") -> Line:
+    """Cut or fill a line to exactly `cells` cells."""
+    out: Line = []
+    room = max(cells, 0)
+    for text, segment_role in line:
+        text_cells = width(text)
+        if text_cells > room:
+            text = clip(text, room, ellipsis)
+            text_cells = width(text)
+            if text:
+                out.append((text, segment_role))
+            room -= text_cells
+            break
+        if text:
+            out.append((text, segment_role))
+        room -= text_cells
+    if room > 0:
+        out.append((fill * room, role))
+    return out
+
+
+def spread(left: Line, right: Line, cells: int, fill: str = " ", role: str = "text") -> Line:
+    """Left and right part on one line of `cells` cells; the right part goes if both do not fit."""
+    gap = cells - line_width(left) - line_width(right)
+    if gap < 1 or not right:
+        return fit(left, cells, fill, role)
+    return [*left, (fill * gap, role), *right]
+
+
+def on_ground(line: Line, ground: str) -> Line:
+    """The same line on another ground, e.g. "selected"."""
+    return [(text, f"{role.partition('@')[0]}@{ground}") for text, role in line]
+
+
+def in_panel(
+    title: Title,
+    body: Sequence[Line],
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    framed_from: int = FRAMED_FROM,
+) -> list[Line]:
+    """Put a title and, where there is height for it, a box around a body: exactly `height` lines of `width` cells."""
+    if width <= 0 or height <= 0:
+        return [[] for _ in range(max(height, 0))]
+    framed = is_framed(width, height, framed_from)
+    inner_height = height - (2 if framed else 1)
+    rows = [
+        fit(line, body_width(width, height, framed_from), ellipsis=glyphs.ellipsis)
+        for line in body[:inner_height]
+    ]
+    blank: Line = [(" " * body_width(width, height, framed_from), "text")]
+    rows += [blank] * (inner_height - len(rows))
+    if not framed:
+        return [_rule(title, width, glyphs), *([(" ", "text"), *row] if width > 1 else row for row in rows)]
+    top_left, top_right, bottom_left, bottom_right, across, down = glyphs.frame
+    side: Segment = (down, "border")
+    box = [[side, (" ", "text"), *row, side] for row in rows]
+    inner = _title_bar(title, width - 2, glyphs, upper=True)
+    return [
+        [(top_left, "border"), *inner, (top_right, "border")],
+        *box,
+        [(bottom_left + across * (width - 2) + bottom_right, "border")],
+    ]
+
+
+def is_framed(width: int, height: int, framed_from: int = FRAMED_FROM) -> bool:
+    """Whether a panel of this size has a box."""
+    return height >= framed_from and width >= 8
+
+
+def body_width(width: int, height: int, framed_from: int = FRAMED_FROM) -> int:
+    """Cells a panel's body has on each line."""
+    if is_framed(width, height, framed_from):
+        return width - 3
+    return width - 1 if width > 1 else width
+
+
+def body_height(width: int, height: int, framed_from: int = FRAMED_FROM) -> int:
+    """Lines a panel's body has."""
+    return max(height - (2 if is_framed(width, height, framed_from) else 1), 0)
+
+
+def _rule(title: Title, cells: int, glyphs: Glyphs) -> Line:
+    return fit(_title_bar(title, cells, glyphs, upper=False), cells, glyphs.rule, "border")
+
+
+def _title_bar(title: Title, cells: int, glyphs: Glyphs, *, upper: bool) -> Line:
+    name = title.name.upper() if upper else title.name
+    label = f"{title.number} {name}" if title.number is not None else name
+    left: Line = [(glyphs.rule + " ", "border"), (label, "title"), (" ", "border")]
+    right: Line = [(" ", "border"), *title.note, (" " + glyphs.rule, "border")] if title.note else []
+    return spread(left, right, cells, glyphs.rule, "border")

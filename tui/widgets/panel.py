@@ -1,0 +1,86 @@
+"""What all panels share: they keep a frozen View, draw it as lines and repaint only the lines that changed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from specmon.themes import load_theme
+from specmon.tui.view import View
+from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.palette import Palette
+
+
+@lru_cache(maxsize=1)
+def default_palette() -> Palette:
+    """The palette of a panel nobody gave another."""
+    return Palette(load_theme("specmon-dark"))
+
+
+class Panel(Widget):
+    """A widget that draws `draw(view, width, height)`; a panel's file defines that and little else."""
+
+    DEFAULT_CSS = """
+    Panel { height: 1fr; width: 1fr; }
+    """
+    NUMBER: ClassVar[int | None] = None
+
+    def __init__(
+        self, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.view: View | None = None
+        self._palette = palette or default_palette()
+        self._lines: list[Line] = []
+
+    @property
+    def palette(self) -> Palette:
+        """The colours in use; setting it repaints."""
+        return self._palette
+
+    @palette.setter
+    def palette(self, palette: Palette) -> None:
+        self._palette = palette
+        self.refresh()
+
+    def draw(self, view: View, width: int, height: int) -> list[Line]:
+        """Exactly `height` lines of `width` cells."""
+        raise NotImplementedError
+
+    def show(self, view: View) -> None:
+        """Show another moment."""
+        self.view = view
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw again, after the view or the panel's own state (scrolling, zoom) changed."""
+        width, height = self.size
+        if self.view is None or not width or not height:
+            return
+        before, self._lines = self._lines, self.draw(self.view, width, height)
+        changed = [
+            Region(0, y, width, 1)
+            for y, line in enumerate(self._lines)
+            if y >= len(before) or line != before[y]
+        ]
+        if changed:
+            self.refresh(*changed)
+
+    def on_resize(self, _: events.Resize) -> None:
+        self._lines = []
+        self.redraw()
+
+    def render_line(self, y: int) -> Strip:
+        """Textual asks for one line (y from the panel's top)."""
+        width = self.size.width
+        blank = self._palette.style("text")
+        if y >= len(self._lines):
+            return Strip.blank(width, blank)
+        segments = [Segment(text, self._palette.style(role)) for text, role in self._lines[y]]
+        return Strip(segments).adjust_cell_length(width, blank)
