@@ -1,7 +1,8 @@
 """What a view and the engine say to each other besides events.
 
-Both directions are length-prefixed frames on a Unix socket pair (see `channel`). The view sends a `Command`; the
-engine sends a `Notice`, or an event as the session codec encodes it. Torch-free: the view imports this.
+Both directions are length-prefixed frames on a Unix socket pair (see `channel`). The view sends a `Command`;
+the engine sends a `Notice` or an event. `Load`, `Generate`, `Race` and `MeasureAr` are done one after another
+and each ends with exactly one `Idle` or `Refused`; the other commands act at once. Torch-free.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     raw: bool = False  # True: no chat template, the contents are concatenated
 
 
-# --- commands (view -> engine) ---------------------------------------------------------------------------------
+# --- commands (view -> engine) -----------------------------------------------------------------------------
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="Load"):
-    """Make lane `lane` ready. Sent again with another config between turns to change it; weights are shared."""
+    """Make lane `lane` ready. Sent again with another config it changes the lane; weights are shared."""
 
     lane: int = 0
     config: LaneConfig
@@ -95,7 +96,7 @@ class Shutdown(msgspec.Struct, frozen=True, kw_only=True, tag="Shutdown"):
 Command = Load | Generate | Race | Cancel | Record | Mark | MeasureAr | Shutdown
 
 
-# --- notices (engine -> view) ----------------------------------------------------------------------------------
+# --- notices (engine -> view) ------------------------------------------------------------------------------
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
@@ -136,19 +137,20 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="Refused"):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, tag="Recording"):
-    """Where the recording is kept (None: not kept), how long and how large it is; sent on change and once a second."""
+    """Where the recording is kept (None: not kept), how long and large it is; on change and once a second."""
 
     path: str | None
     seconds: float
     bytes: int
-    error: str | None = None  # set when the spool cannot be written: decoding goes on, a Gap says what is missing
+    error: str | None = (
+        None  # set when the spool cannot be written: decoding goes on, a Gap says what is missing
+    )
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="Dropped"):
-    """The view was too slow and `count` events were not sent; read the spool from byte `spool_offset` to refill."""
+    """The view was too slow and `count` events were not sent here; the client reads them from the spool."""
 
     count: int
-    spool_offset: int
 
 
 class ArMeasured(msgspec.Struct, frozen=True, kw_only=True, tag="ArMeasured"):
