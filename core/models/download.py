@@ -33,7 +33,7 @@ _SIMPLE_TYPES = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 
 @dataclass(frozen=True, kw_only=True)
 class PackageIndex:
-    """Where packages come from. `urls` are simple-API roots, asked in order; user:password@ in one is honoured."""
+    """Where packages come from. `urls` are simple-API roots, asked in order, user:password@ included."""
 
     urls: tuple[str, ...] = ("https://pypi.org/simple",)
     cert_file: str | None = None  # PEM bundle; None: what the system and SSL_CERT_FILE name
@@ -86,7 +86,7 @@ def find_file_url(index: PackageIndex, project: str, filename: str) -> str:
 def download(index: PackageIndex, url: str, part: Path, total_bytes: int, progress: Progress) -> None:
     """Bring `part` up to `total_bytes` from `url`; what it already holds is kept and asked for no more.
 
-    Raises: SpecmonError after ATTEMPTS tries in a row that brought nothing. `part` then stays for the next call.
+    Raises: SpecmonError after ATTEMPTS tries in a row that brought nothing; `part` stays for the next call.
     """
     if part.exists() and part.stat().st_size > total_bytes:
         part.unlink()
@@ -101,8 +101,9 @@ def download(index: PackageIndex, url: str, part: Path, total_bytes: int, progre
             reason = _reason(error)
         idle_attempts = 0 if _size(part) > done else idle_attempts + 1
         if idle_attempts >= ATTEMPTS:
+            where = f"{_size(part):,} of {total_bytes:,} bytes"
             raise SpecmonError(
-                f"Downloading {without_password(url)} stopped at {_size(part):,} of {total_bytes:,} bytes: {reason}.",
+                f"Downloading {without_password(url)} stopped at {where}: {reason}.",
                 "Run the command again to go on from there.",
             )
         if idle_attempts:

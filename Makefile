@@ -1,0 +1,44 @@
+# make run: set up and open the monitor.  make test: set up and run every check.
+# Both are safe to repeat: what is already done is not done again.
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup run test lint format bench clean
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP)  ## make .venv, install pinned versions, fetch the embedded model
+	@$(BIN)/specmon models fetch smollm2
+
+run: setup  ## open the monitor on the embedded pair
+	@$(BIN)/specmon
+
+lint: $(STAMP)  ## formatting, lint, types, import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup lint  ## every check and the test suite
+	$(BIN)/pytest
+
+format: $(STAMP)  ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup  ## the CPU benchmark against llama.cpp and Hugging Face
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,bench]'
+	$(BIN)/python tests/benchmarks/cpu_ar.py
+
+clean:  ## remove .venv and caches; models and recordings stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,dev]'
+	@touch $@
+
+$(BIN)/python:
+	@scripts/make_venv.sh $(VENV) $(PYTHON)
