@@ -1,0 +1,89 @@
+"""Gathering events into one frame."""
+
+from __future__ import annotations
+
+from specmon.core.events import Event, Round
+from specmon.core.session.codec import Encoder
+from specmon.core.session.frames import MAX_RAW_BYTES, FrameInfo, compress, pack_mark
+
+#: zstd levels: while recording, and for a closed file, which is written once and kept.
+LIVE_LEVEL = 3
+CLOSED_LEVEL = 12
+
+
+class FrameBuilder:
+    """Collects lines and packs them; knows how many events and rounds it has packed so far.
+
+    `add` takes events, `add_lines` a run of lines that are encoded already and readable without those before.
+    """
+
+    def __init__(self, level: int = LIVE_LEVEL) -> None:
+        self._encoder = Encoder()
+        self._level = level
+        self._lines: list[bytes] = []
+        self._first: tuple[int, int, int] = (0, -1, -1)  # t, turn, round
+        self._rounds = 0
+        self.raw_bytes = 0
+        self.events_packed = 0
+        self.rounds_packed = 0
+        self.last_t = 0
+
+    @property
+    def events(self) -> int:
+        """Events collected and not yet packed."""
+        return len(self._lines)
+
+    def add(self, event: Event) -> None:
+        """Collect one event. Raises ValueError where it cannot be written; nothing is collected then."""
+        line = self._encoder.encode(event)
+        if len(line) + 1 > MAX_RAW_BYTES - self.raw_bytes:
+            self._encoder.reset()
+            raise ValueError(f"an event of {len(line)} bytes does not fit into a frame")
+        if isinstance(event, Round):
+            self.add_lines([line], t=event.t, rounds=1, turn=event.turn, round_index=event.index)
+        else:
+            self.add_lines([line], t=event.t)
+
+    def add_lines(
+        self, lines: list[bytes], *, t: int, rounds: int = 0, turn: int = -1, round_index: int = -1
+    ) -> None:
+        """Collect lines: `t` of the first, how many are rounds, and the first round's place."""
+        if not self._lines:
+            self._first = (t, -1, -1)
+        if rounds and not self._rounds:
+            self._first = (self._first[0], turn, round_index)
+        self._lines += lines
+        self._rounds += rounds
+        self.raw_bytes += sum(map(len, lines)) + len(lines)
+        self.last_t = t
+
+    def pack(self) -> bytes:
+        """Give mark and data of what was collected, and start the next frame. Nothing collected gives b""."""
+        if not self._lines:
+            return b""
+        raw = b"\n".join(self._lines) + b"\n"
+        data = compress(raw, self._level)
+        t, turn, round_index = self._first
+        mark = pack_mark(
+            FrameInfo(
+                data_bytes=len(data),
+                raw_bytes=len(raw),
+                events=len(self._lines),
+                rounds=self._rounds,
+                first_event=self.events_packed,
+                rounds_before=self.rounds_packed,
+                t=t,
+                turn=turn,
+                round=round_index,
+            )
+        )
+        self.events_packed += len(self._lines)
+        self.rounds_packed += self._rounds
+        self._start()
+        return mark + data
+
+    def _start(self) -> None:
+        self._encoder.reset()
+        self._lines = []
+        self._rounds = 0
+        self.raw_bytes = 0

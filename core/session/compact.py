@@ -1,0 +1,122 @@
+"""Rewriting a recording's small frames as large ones; its lines stay as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from specmon.core.errors import SpecmonError
+from specmon.core.events import Vocabulary
+from specmon.core.session.build import CLOSED_LEVEL, FrameBuilder
+from specmon.core.session.codec import decode, encode
+from specmon.core.session.frames import DamagedFrame, FrameInfo, pack_end
+from specmon.core.session.index import FrameIndex
+from specmon.core.session.target import reason_of
+
+FRAME_EVENTS = 2_000
+FRAME_RAW_BYTES = 1 << 20
+
+_VOCABULARY = b'{"type":"Vocabulary",'
+_LEADING = (b'{"type":"Header",', b'{"type":"Lane",')
+
+
+def compact(path: Path) -> int:
+    """Rewrite a closed recording with larger frames and one `Vocabulary`, near its start.
+
+    The new file takes the old one's place only when it is whole and on the disk; until then, and after any
+    failure, the old one is untouched. A damaged file is left alone.
+
+    Returns: the file's size (bytes).
+    Raises: SpecmonError where it is damaged or cannot be rewritten.
+    """
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(fd, "wb") as out, path.open("rb", buffering=0) as source:
+                size = _rewrite(source.fileno(), out.write)
+                out.flush()
+                os.fsync(out.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+    except (OSError, DamagedFrame) as error:
+        raise SpecmonError(f"{path} was not compacted: {reason_of(error)}.") from None
+    return size
+
+
+def _rewrite(fd: int, write: Callable[[bytes], object]) -> int:
+    index = FrameIndex.build(fd)
+    if index.damage or index.end is None:
+        raise DamagedFrame("it is damaged or was not closed")
+    merged, pieces = _merge_vocabularies(fd, index)
+    builder, size = FrameBuilder(level=CLOSED_LEVEL), 0
+    for info, lines in _without(fd, index, merged, pieces):
+        if builder.events and _overflows(builder, info):
+            size += _put(write, builder.pack())
+        if lines:
+            builder.add_lines(lines, t=info.t, rounds=info.rounds, turn=info.turn, round_index=info.round)
+    size += _put(write, builder.pack())
+    return size + _put(write, pack_end(builder.events_packed, builder.rounds_packed, index.end.t))
+
+
+def _put(write: Callable[[bytes], object], chunk: bytes) -> int:
+    write(chunk)
+    return len(chunk)
+
+
+def _overflows(builder: FrameBuilder, info: FrameInfo) -> bool:
+    return builder.events + info.events > FRAME_EVENTS or builder.raw_bytes + info.raw_bytes > FRAME_RAW_BYTES
+
+
+def _merge_vocabularies(fd: int, index: FrameIndex) -> tuple[set[bytes], dict[int, str]]:
+    """Give the `Vocabulary` lines that agree with all before them, and their pieces together.
+
+    One that contradicts an earlier one (two tokenizers in one file) stays where it is.
+    """
+    merged: set[bytes] = set()
+    pieces: dict[int, str] = {}
+    for info in index.frames:
+        for line in index.lines(fd, info):
+            event = decode(line) if line.startswith(_VOCABULARY) else None
+            if isinstance(event, Vocabulary) and pieces.items() >= {
+                item for item in event.pieces.items() if item[0] in pieces
+            }:
+                pieces |= event.pieces
+                merged.add(line)
+    return merged, pieces
+
+
+def _without(
+    fd: int, index: FrameIndex, merged: set[bytes], pieces: dict[int, str]
+) -> Iterator[tuple[FrameInfo, list[bytes]]]:
+    """Every frame's lines without the merged vocabularies, whose union follows the leading headers."""
+    is_leading = True
+    for info in index.frames:
+        lines = [line for line in index.lines(fd, info) if line not in merged]
+        if is_leading and (body := _body_start(lines)) < len(lines):
+            is_leading = False
+            if pieces:
+                lines.insert(body, encode(Vocabulary(t=info.t, pieces=dict(sorted(pieces.items())))))
+        yield info, lines
+    if is_leading and pieces:
+        last = index.frames[-1]
+        yield last, [encode(Vocabulary(t=last.t, pieces=dict(sorted(pieces.items()))))]
+
+
+def _body_start(lines: list[bytes]) -> int:
+    return next((i for i, line in enumerate(lines) if not line.startswith(_LEADING)), len(lines))
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

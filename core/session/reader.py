@@ -1,0 +1,197 @@
+"""Reading a `.session`: everything that is intact, and a sentence for everything that is not."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.events import SCHEMA, Event, Gap, Header
+from specmon.core.session.codec import Decoder, Unknown
+from specmon.core.session.frames import DamagedFrame, parse_mark
+from specmon.core.session.header import not_a_session, parse_header, plain_name
+from specmon.core.session.index import FrameIndex
+from specmon.core.session.target import reason_of
+
+
+class FrameReport(msgspec.Struct):
+    """What reading one frame found besides events."""
+
+    damaged: bool = False
+    bad_lines: int = 0
+    unknown_fields: int = 0
+    unknown_kinds: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+class SessionReader:
+    """An open recording. `frames` is its index, `header` its first event; `warnings` grow as it is read.
+
+    Events of damaged frames are replaced by one `Gap`; kinds that this version does not know come as
+    `Unknown`.
+    """
+
+    def __init__(self, path: Path, fd: int, index: FrameIndex, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self.frames = index.frames
+        self._index = index
+        self._fd = fd
+        self._reports: dict[int, FrameReport] = {}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a recording.
+
+        Raises: UsageError where there is none at `path`; SpecmonError where it is of a newer major, or
+        damaged or cut before its first event.
+        """
+        path = Path(path)
+        fd = _open(path)
+        try:
+            _check_start(path, os.pread(fd, 12, 0))
+            index = FrameIndex.build(fd)
+            return cls(path, fd, index, _read_header(path, fd, index))
+        except OSError as error:
+            os.close(fd)
+            raise SpecmonError(f"{path} cannot be read: {reason_of(error)}.") from None
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @property
+    def is_closed_recording(self) -> bool:
+        """Say whether its recorder closed it; False while it is recorded and where that was cut short."""
+        return self._index.end is not None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the user: what is missing or not understood, as far as it was read."""
+        return tuple(self._warnings())
+
+    def events(self) -> Iterator[Event]:
+        """Yield all events in order."""
+        return self.events_from(0)
+
+    def events_from(self, frame_index: int) -> Iterator[Event]:
+        """Yield the events of frame `frame_index` and those after it."""
+        for number in range(frame_index, len(self.frames)):
+            yield from self._before(number)
+            yield from self._frame_events(number)
+
+    def close(self) -> None:
+        """Close the file; events cannot be read any more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+    def _before(self, number: int) -> Iterator[Event]:
+        """A gap where frames before this one are missing because a mark is damaged."""
+        info = self.frames[number]
+        expected = 0
+        if number:
+            previous = self.frames[number - 1]
+            expected = previous.first_event + previous.events
+        if info.first_event > expected:
+            yield Gap(t=info.t, count=info.first_event - expected, reason="damaged in the file")
+
+    def _frame_events(self, number: int) -> Iterator[Event]:
+        info = self.frames[number]
+        report = self._reports[number] = FrameReport()
+        try:
+            lines = self._index.lines(self._fd, info)
+        except DamagedFrame:
+            report.damaged = True
+            yield Gap(t=info.t, count=info.events, reason="damaged in the file")
+            return
+        except OSError as error:
+            raise SpecmonError(f"{self.path} cannot be read: {reason_of(error)}.") from None
+        decoder = Decoder(self.header.schema)
+        for line in lines:
+            try:
+                event = decoder.decode(line)
+            except ValueError:
+                report.bad_lines += 1
+                continue
+            if isinstance(event, Unknown):
+                report.unknown_kinds[event.kind] += 1
+            report.unknown_fields = decoder.unknown_fields
+            yield event
+
+    def _warnings(self) -> Iterator[str]:
+        reports = self._reports.values()
+        if self._index.torn:
+            yield "The recording is cut off at its end: its last events are lost."
+        elif self._index.end is None:
+            yield "The recording was not closed: it still runs, or its last quarter of a second is lost."
+        damaged = sum(report.damaged for report in reports) + len(self._index.damage)
+        if damaged:
+            yield f"{_count(damaged, 'place')} in the file {_is(damaged)} damaged and left out."
+        if bad := sum(report.bad_lines for report in reports):
+            yield f"{_count(bad, 'line')} could not be understood and {_is(bad)} left out."
+        kinds: Counter[str] = sum((report.unknown_kinds for report in reports), Counter())
+        if kinds:
+            names = ", ".join(f"{plain_name(kind)} ({n})" for kind, n in kinds.most_common(5))
+            yield (
+                f"{_count(kinds.total(), 'event')} of kinds unknown here kept: {names} "
+                f"(file {self.header.schema}, reader {SCHEMA})."
+            )
+        if fields := sum(report.unknown_fields for report in reports):
+            yield f"{_count(fields, 'field')} unknown here kept (file {self.header.schema}, reader {SCHEMA})."
+
+
+def _open(path: Path) -> int:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder.", "Name a .session file in it.")
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist.") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {reason_of(error)}.") from None
+    return fd
+
+
+def _check_start(path: Path, start: bytes) -> None:
+    if not start:
+        raise UsageError(f"{path} is empty.")
+    try:
+        parse_mark(start, 0)
+    except DamagedFrame:
+        raise not_a_session(str(path)) from None
+
+
+def _read_header(path: Path, fd: int, index: FrameIndex) -> Header:
+    if not index.frames or index.frames[0].offset > 0:
+        state = "damaged" if index.damage else "cut off"
+        raise SpecmonError(f"{path} is {state} before its first event: nothing can be read from it.")
+    try:
+        lines = index.lines(fd, index.frames[0])
+    except DamagedFrame as damage:
+        raise SpecmonError(f"{path} is damaged at its start: {damage}.") from None
+    return parse_header(str(path), lines[0] if lines else b"")
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def _is(n: int) -> str:
+    return "is" if n == 1 else "are"
