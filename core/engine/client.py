@@ -125,7 +125,7 @@ class EngineClient:
         return list(itertools.islice(self._items(), max_items))
 
     def wait(self, timeout_s: float, max_items: int = 4096) -> list[Event | Notice]:
-        """Like `poll`, but wait up to `timeout_s` for a first item; empty if none came or the engine is gone."""
+        """Like `poll`, but wait up to `timeout_s` for a first item; empty if none came or all is over."""
         deadline = time.monotonic() + timeout_s
         while not (items := self.poll(max_items)) and not self._ended:
             remaining = deadline - time.monotonic()

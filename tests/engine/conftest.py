@@ -1,4 +1,4 @@
-"""Clients of stand-in engines, written as small programs that speak frames over the descriptor they are given."""
+"""Clients of stand-in engines: small programs that speak frames over the descriptor they are given."""
 
 from __future__ import annotations
 

@@ -1,0 +1,106 @@
+"""How fast each device can read its memory, measured: the denominator of SOL.
+
+The ceiling is the best of a few plain reads of a buffer that is written once; a copy would count two directions
+and a datasheet figure is never reached. Needs torch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from specmon.core.events import DeviceInfo
+from specmon.core.hardware import Machine
+
+_CPU_BUFFER_BYTES = 256 << 20
+_CPU_READS = 3
+_CUDA_BUFFER_BYTES = 4 << 30
+_CUDA_READS = 7
+
+
+def cuda_uuids() -> tuple[str, ...]:
+    """The UUIDs of the CUDA devices torch can use, in its order; () without any."""
+    if not torch.cuda.is_available():
+        return ()
+    properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    return tuple(f"GPU-{p.uuid}" for p in properties)
+
+
+def measure_ceilings(names: tuple[str, ...], machine: Machine) -> tuple[dict[str, float], str]:
+    """Read each device's memory for a moment.
+
+    Returns: bytes/s by device, and a sentence on how it was measured.
+    """
+    at = time.strftime("%H:%M UTC", time.gmtime())
+    if names[0].startswith("cuda:"):
+        sizes = {name: _cuda_buffer_bytes(name) for name in names}
+        rates = {name: _cuda_read(name, size) for name, size in sizes.items()}
+        return rates, f"read of {_gib(min(sizes.values()))}, best of {_CUDA_READS}, at {at}"
+    rates = _cpu_reads({name: machine.core_of(name) for name in names})
+    where = _cache_remark(machine.devices[names[0]])
+    return rates, f"read of {_CPU_BUFFER_BYTES >> 20} MiB by one core{where}, best of {_CPU_READS}, at {at}"
+
+
+def _cache_remark(cpu: DeviceInfo) -> str:
+    if cpu.llc_bytes is None or cpu.llc_bytes < _CPU_BUFFER_BYTES:
+        return ""
+    return f" (within the last-level cache of {cpu.llc_bytes >> 20} MiB)"
+
+
+def _cpu_reads(cores: dict[str, int]) -> dict[str, float]:
+    """Read one buffer from each core in turn, on one thread, and go back to the cores used before."""
+    buffer = torch.ones(_CPU_BUFFER_BYTES // 4)
+    threads = torch.get_num_threads()
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    torch.set_num_threads(1)
+    try:
+        rates = {}
+        for name, core in cores.items():
+            if allowed is not None:
+                os.sched_setaffinity(0, {core})
+            rates[name] = _CPU_BUFFER_BYTES / min(
+                _seconds(lambda: torch.dot(buffer, buffer)) for _ in range(_CPU_READS)
+            )
+        return rates
+    finally:
+        torch.set_num_threads(threads)
+        if allowed is not None:
+            os.sched_setaffinity(0, allowed)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _cuda_buffer_bytes(name: str) -> int:
+    free, _ = torch.cuda.mem_get_info(torch.device(name))
+    return min(_CUDA_BUFFER_BYTES, free // 4) & ~0xFFFF
+
+
+def _cuda_read(name: str, size: int) -> float:
+    with torch.cuda.device(torch.device(name)):
+        buffer = torch.zeros(size // 4, device=name)
+        best_ms = min(_cuda_ms(buffer) for _ in range(_CUDA_READS))
+        del buffer
+        torch.cuda.empty_cache()
+    return size / best_ms * 1e3
+
+
+def _cuda_ms(buffer: torch.Tensor) -> float:
+    make_event: Callable[..., Any] = torch.cuda.Event
+    start, end = make_event(enable_timing=True), make_event(enable_timing=True)
+    start.record()
+    torch.sum(buffer)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.3g} GiB"
