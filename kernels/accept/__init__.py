@@ -1,0 +1,1 @@
+"""How much of a draft the target agrees with."""

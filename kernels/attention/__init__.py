@@ -1,0 +1,1 @@
+"""Attention of a few query rows over one sequence's KV cache."""

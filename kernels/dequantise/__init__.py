@@ -1,0 +1,1 @@
+"""GGUF block formats to plain tensors, and to per-channel int8."""

@@ -1,0 +1,8 @@
+"""Matmuls against fixed weights: every kind gives a row the same bits however many rows travel with it."""
+
+from specmon.kernels.linear.base import Linear
+from specmon.kernels.linear.dense import DenseLinear
+from specmon.kernels.linear.int4 import Int4Linear
+from specmon.kernels.linear.int8 import Int8Linear
+
+__all__ = ["DenseLinear", "Int4Linear", "Int8Linear", "Linear"]

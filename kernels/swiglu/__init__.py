@@ -1,0 +1,1 @@
+"""The gate of the feed-forward block."""
