@@ -21,17 +21,19 @@ from pathlib import Path
 
 #: Roles that colour text or glyphs a user has to read.
 TEXT_ROLES = (
-    "text muted title accent accepted rejected bonus hit miss draft branch_draft verify accept handoff "
-    "wait overlap wasted device0 device1 sol floor warning error"
-).split()
+    "text", "muted", "title", "accent", "accepted", "rejected", "bonus", "hit", "miss", "draft",
+    "branch_draft", "verify", "accept", "handoff", "wait", "overlap", "wasted", "device0", "device1",
+    "sol", "floor", "warning", "error",
+)  # fmt: skip
 #: Roles that colour areas, frames and the rest of a bar.
 AREA_ROLES = ("background", "surface", "border", "idle", "selected")
 ROLES = (*TEXT_ROLES, *AREA_ROLES)
 
 ANSI_COLORS = (
-    "default black red green yellow blue magenta cyan white bright_black bright_red bright_green "
-    "bright_yellow bright_blue bright_magenta bright_cyan bright_white"
-).split()
+    "default", "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white", "bright_black",
+    "bright_red", "bright_green", "bright_yellow", "bright_blue", "bright_magenta", "bright_cyan",
+    "bright_white",
+)  # fmt: skip
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
@@ -102,6 +104,7 @@ def parse_theme(text: str, origin: str) -> Theme:
     for role, color in colors.items():
         if not isinstance(color, str) or not (_HEX.fullmatch(color) or color in ANSI_COLORS):
             raise ThemeError(
-                f"The theme {origin} gives {role} the colour {color!r}; use '#rrggbb' or one of {', '.join(ANSI_COLORS)}."
+                f"The theme {origin} gives {role} the colour {color!r}; "
+                f"use '#rrggbb' or one of {', '.join(ANSI_COLORS)}."
             )
     return Theme(name=name, dark=dark, colors=dict(colors))

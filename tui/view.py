@@ -13,7 +13,7 @@ Mode = Literal["LIVE", "FROZEN", "ALL"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayStatus:
-    """Where a replay stands. `speed` is rounds/s, or a multiple of real time when `real_time`; times in ns."""
+    """Where a replay stands. `speed` is rounds/s, or times real time if `real_time`; times in ns."""
 
     name: str
     paused: bool
@@ -29,9 +29,10 @@ class ReplayStatus:
 class View:
     """A moment of one lane's turn.
 
-    `turn` indexes the lane's turns (0 = the first); `selected` is the round the user pinned, None follows the newest;
-    `window` is the ms/token window in tokens; `text_scroll` and the timeline's pan and zoom belong to their panels.
-    `behind_ns` is how far a frozen or slow view is behind the engine, `lost` the events it never got.
+    `turn` indexes the lane's turns (0 = the first). `selected` is the round the user pinned, as a position
+    in the turn's rounds; None follows the newest. `window` is the ms/token window in tokens, `last_rounds`
+    the rounds that shares and bandwidth look back. `behind_ns` is how far a frozen or slow view is behind the
+    engine, `lost` the events it never got. Scrolling, pan and zoom belong to their panels.
     """
 
     ledger: Ledger

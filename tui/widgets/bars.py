@@ -6,7 +6,7 @@ from specmon.tui.widgets.glyphs import Glyphs
 
 
 def bar(fraction: float, cells: int, glyphs: Glyphs) -> str:
-    """A horizontal bar of 0..1 of `cells` cells, without the rest; anything above zero shows at least a sliver."""
+    """A horizontal bar of 0..1 of `cells` cells, without the rest; above zero it shows at least a sliver."""
     if cells <= 0 or fraction <= 0:
         return ""
     steps = len(glyphs.eighths) + 1

@@ -1,7 +1,7 @@
 """Text that came from a model or a file, made safe to draw and measured in terminal cells.
 
-A terminal obeys control characters and many terminals disagree about the width of joined emoji. Everything that
-is not ours therefore goes through `safe_text`, after which every character is visible, obeyed by nobody and as
+A terminal obeys control characters, and terminals disagree about the width of joined emoji. Everything not
+ours therefore goes through `safe_text`, after which every character is visible, obeyed by nobody and as
 wide as `width` says.
 """
 
@@ -50,7 +50,7 @@ def _visible(char: str, ascii: bool, newline: str | None) -> str:
 
 
 def clusters(text: str) -> Iterator[tuple[str, int]]:
-    """Split safe text into what may not be drawn by halves: a character with its combining marks, and its width."""
+    """Split safe text into what may not be halved: each character with its combining marks, and its width."""
     base, cells = "", 0
     for char in text:
         char_cells = width(char)

@@ -1,6 +1,6 @@
 """The signs the panels draw with, once in Unicode and once in ASCII (`--ascii`).
 
-Within one family (fates, span kinds, overlap, outcomes) no two signs are the same, so nothing depends on colour.
+Within one family (fates, span kinds, overlap, outcomes) no two signs are the same: nothing depends on colour.
 """
 
 from __future__ import annotations

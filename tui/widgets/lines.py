@@ -76,7 +76,7 @@ def in_panel(
     glyphs: Glyphs,
     framed_from: int = FRAMED_FROM,
 ) -> list[Line]:
-    """Put a title and, where there is height for it, a box around a body: exactly `height` lines of `width` cells."""
+    """Put a title and, where the height allows, a box around a body: `height` lines of `width` cells."""
     if width <= 0 or height <= 0:
         return [[] for _ in range(max(height, 0))]
     framed = is_framed(width, height, framed_from)

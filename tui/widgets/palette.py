@@ -1,7 +1,7 @@
 """Turn roles into terminal styles.
 
-Panels draw (text, role) segments and never name a colour. A role may carry a second one for the ground behind it,
-as in "accepted@selected".
+Panels draw (text, role) segments and never name a colour. A role may carry a second one for the ground behind
+it, as in "accepted@selected".
 """
 
 from __future__ import annotations

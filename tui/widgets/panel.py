@@ -1,4 +1,4 @@
-"""What all panels share: they keep a frozen View, draw it as lines and repaint only the lines that changed."""
+"""What all panels share: they keep a frozen View, draw it as lines and repaint the lines that changed."""
 
 from __future__ import annotations
 

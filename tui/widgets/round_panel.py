@@ -1,0 +1,242 @@
+"""Panel 3: one round in full: its draft, its outcome, the branches prepared for it, and its spans."""
+
+from __future__ import annotations
+
+from specmon.core.events import Branch, Round, Span
+from specmon.core.metrics.spans import overlap, verify_ns
+from specmon.core.metrics.turn import TurnMetrics
+from specmon.tui.view import View
+from specmon.tui.widgets.drafts import (
+    MISS_TEXT,
+    VERDICT_ROLE,
+    origin_segment,
+    outcome_segment,
+    quoted,
+    verdict,
+    verdict_sign,
+)
+from specmon.tui.widgets.glyphs import Glyphs, glyphs
+from specmon.tui.widgets.lines import (
+    Line,
+    Title,
+    body_height,
+    body_width,
+    fit,
+    in_panel,
+    is_framed,
+    line_width,
+)
+from specmon.tui.widgets.moment import focus_of, turn_of
+from specmon.tui.widgets.numbers import count, ms, short, us
+from specmon.tui.widgets.panel import Panel
+
+FRAMED_FROM = 8
+LABEL = 8  # cells of the words at the left
+
+
+def render_round(view: View, width: int, height: int) -> list[Line]:
+    """Draw the selected round of the view's turn, or the newest."""
+    signs = glyphs(view.ascii)
+    turn, position = turn_of(view), focus_of(view)
+    if turn is None or position is None:
+        title = Title(number=3, name="round", note=[])
+        return in_panel(title, [[("no round yet", "muted")]], width, height, signs)
+    round_ = turn.rounds[position]
+    title = Title(number=3, name=f"round {round_.index}", note=_note(view, turn, round_, signs))
+    cells, lines = body_width(width, height), body_height(width, height)
+    if is_framed(width, height) or lines > 3:
+        body = _full(view, turn, position, signs, cells, lines)
+    else:
+        body = _short(view, turn, round_, signs, cells)
+    return in_panel(title, body, width, height, signs)
+
+
+def _note(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs) -> Line:
+    note: Line = [] if view.selected is not None else [(f"newest of {count(turn.n_rounds)}  ", "muted")]
+    if round_.draft:
+        note.append((f"a {round_.accepted_len}/{len(round_.draft)}", "title"))
+    if (outcome := outcome_segment(round_, signs)) is not None:
+        note += [(" ", "text"), outcome]
+    return [*note, (f"  {ms(round_.t1 - round_.t0)} ms", "title")]
+
+
+def _short(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs, cells: int) -> list[Line]:
+    """Two or three lines: the draft with its verdicts, then the branches and the times."""
+    line: Line = []
+    for node, token in enumerate(round_.draft):
+        judged = verdict(round_, node)
+        line.append(
+            (verdict_sign(judged, signs) + quoted(view.ledger, token, signs, 10), VERDICT_ROLE[judged])
+        )
+        line.append((f" {_probability(round_, node)}  ", "muted"))
+    line += [("bonus ", "muted"), (_bonus(view, round_, signs), "bonus")]
+    times: Line = [("verify ", "muted"), (ms(verify_ns(round_)), "verify")]
+    if (both := overlap([round_], len(turn.lane.devices))) is not None:
+        times += [("  overlap ", "muted"), (ms(both.total_ns), "wasted" if both.wasted_ns else "overlap")]
+    if not round_.branches:
+        return [line, times]
+    used: Line = [
+        (f"branches {len(round_.branches)} {signs.arrow} ", "muted"),
+        *_outcome(view, round_, signs),
+    ]
+    room = cells - line_width(times) - 2
+    return [line, [*fit(used, room, ellipsis=signs.ellipsis), ("  ", "text"), *times]]
+
+
+def _full(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: int, lines: int) -> list[Line]:
+    round_ = turn.rounds[position]
+    draft = _draft(view, turn, position, signs, cells)
+    spans = _spans(turn, round_, signs, cells)
+    head = [*draft, _outcome_line(view, turn, position, signs)]
+    room = lines - len(head) - 1
+    branches = _branches(view, round_, signs, max(room - min(len(spans), max(room // 3, 1)), 1))
+    return [*head, *branches, *spans[: max(lines - len(head) - len(branches), 0)]]
+
+
+def _label(text: str) -> Line:
+    return [(f"{text:<{LABEL}}", "muted")]
+
+
+def _draft(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: int) -> list[Line]:
+    """Each drafted token with its probability and verdict, on as many lines as it takes, at most three."""
+    round_ = turn.rounds[position]
+    if not round_.draft:
+        return [[*_label("draft"), ("none: the target decoded one token", "muted")]]
+    rows: list[Line] = [_label("draft")]
+    for node, token in enumerate(round_.draft):
+        judged = verdict(round_, node)
+        text = f"{verdict_sign(judged, signs)}{quoted(view.ledger, token, signs, 12)}"
+        field: Line = [(f"{node + 1} ", "muted"), (text, VERDICT_ROLE[judged])]
+        field.append((f" p{_probability(round_, node)}  " if _probability(round_, node) else "  ", "muted"))
+        if line_width(rows[-1]) + line_width(field) > cells and len(rows) < 3:
+            rows.append(_label(""))
+        rows[-1] += field
+    source: Line = [("from ", "muted"), origin_segment(turn.origin(position), signs)]
+    if line_width(rows[-1]) + line_width(source) <= cells:
+        rows[-1] += source
+    return rows
+
+
+def _probability(round_: Round, node: int) -> str:
+    probability = round_.draft_probs[node] if node < len(round_.draft_probs) else None
+    return "" if probability is None else short(probability)
+
+
+def _bonus(view: View, round_: Round, signs: Glyphs) -> str:
+    redacted = round_.emitted[-1:] == (None,)
+    if round_.bonus is None and not redacted:
+        return "none, a drafted end was kept"
+    return quoted(view.ledger, round_.bonus, signs)
+
+
+def _outcome_line(view: View, turn: TurnMetrics, position: int, signs: Glyphs) -> Line:
+    round_ = turn.rounds[position]
+    line = [*_label("bonus"), (_bonus(view, round_, signs), "bonus")]
+    hit = _hit(round_)
+    if hit is not None:
+        line.append((f", the draft's rank {hit.rank} at position {hit.accepted_len + 1}", "muted"))
+    if round_.margin is not None:
+        line.append((f"   margin {round_.margin:.2f}", "muted"))
+    if round_.kv_len:
+        before = turn.rounds[position - 1].kv_len if position else (turn.turn.prompt_tokens,)
+        start = f"{before[0]:,} {signs.arrow} " if before else ""
+        back = len(round_.draft) - round_.accepted_len if round_.parents is None else 0
+        line.append((f"   KV {start}{round_.kv_len[0]:,}", "text"))
+        line.append((f", cursor back {back}" if back else "", "muted"))
+    return line
+
+
+def _hit(round_: Round) -> Branch | None:
+    if round_.hit is None or not 0 <= round_.hit < len(round_.branches):
+        return None
+    return round_.branches[round_.hit]
+
+
+def _outcome(view: View, round_: Round, signs: Glyphs) -> Line:
+    hit = _hit(round_)
+    if hit is not None:
+        return _branch(view, hit, signs, hit=True)
+    return [
+        (f"{signs.miss} a={round_.accepted_len} {_bonus(view, round_, signs)}: ", "miss"),
+        (_miss(round_), "muted"),
+    ]
+
+
+def _miss(round_: Round) -> str:
+    return "no round follows" if round_.miss is None else MISS_TEXT[round_.miss]
+
+
+def _branch(view: View, branch: Branch, signs: Glyphs, *, hit: bool) -> Line:
+    tokens = " ".join(quoted(view.ledger, token, signs, 10) for token in branch.tokens)
+    sign = signs.hit if hit else " "
+    line: Line = [(f"{sign} a={branch.accepted_len} ", "hit" if hit else "muted")]
+    line.append((quoted(view.ledger, branch.bonus, signs, 10), "bonus" if hit else "text"))
+    if tokens:
+        line.append((f" {signs.arrow} {tokens}", "text" if hit else "muted"))
+    return line
+
+
+def _branches(view: View, round_: Round, signs: Glyphs, lines: int) -> list[Line]:
+    """What was prepared per accepted_len, the branch that came true or why none did, then the others."""
+    if not round_.branches:
+        if round_.miss is None:
+            return []
+        return [[*_label("branch"), (f"{signs.miss} {MISS_TEXT[round_.miss]}", "miss")]]
+    per_len: dict[int, int] = {}
+    for branch in round_.branches:
+        per_len[branch.accepted_len] = per_len.get(branch.accepted_len, 0) + 1
+    prepared = "   ".join(f"a={a} {n}" for a, n in sorted(per_len.items()))
+    rows: list[Line] = [
+        [*_label("branch"), (f"{len(round_.branches)} prepared:  ", "text"), (prepared, "muted")]
+    ]
+    hit = _hit(round_)
+    rows.append([("  ", "text"), *_outcome(view, round_, signs)])
+    if hit is not None:
+        rows[-1].append((f"   HIT: the draft of round {round_.index + 1}", "hit"))
+    others = sorted(
+        (branch for branch in round_.branches if branch is not hit),
+        key=lambda branch: (branch.accepted_len != round_.accepted_len, branch.accepted_len, branch.rank),
+    )
+    for branch in others[: max(lines - len(rows), 0)]:
+        late = "   not finished in time" if branch.ready_at is None else ""
+        rows.append([("  ", "text"), *_branch(view, branch, signs, hit=False), (late, "miss")])
+    return rows
+
+
+def _spans(turn: TurnMetrics, round_: Round, signs: Glyphs, cells: int) -> list[Line]:
+    """When each span began and how long it took, in µs from the round's start."""
+    rows: list[Line] = [_label("µs")]
+    for number, span in enumerate(sorted(round_.spans, key=lambda span: (span.start, span.device))):
+        field: Line = [(f" {signs.bar} ", "border")] if number else []
+        field += _span(turn, round_, span)
+        if line_width(rows[-1]) + line_width(field) > cells:
+            rows.append(_label(""))
+            field = _span(turn, round_, span)
+        rows[-1] += field
+    if round_.host_launches is not None:
+        rows[-1].append((f"   host launches {round_.host_launches}", "muted"))
+    return rows
+
+
+def _span(turn: TurnMetrics, round_: Round, span: Span) -> Line:
+    device = (
+        turn.lane.devices[span.device] if span.device < len(turn.lane.devices) else f"device {span.device}"
+    )
+    line: Line = [
+        (f"{us(span.start - round_.t0)} ", "muted"),
+        (span.kind, span.kind if span.kind in SPAN_ROLES else "text"),
+    ]
+    line.append((f" {us(span.end - span.start)}", "text"))
+    return [*line, (f" on {device}", "muted")] if span.device else line
+
+
+SPAN_ROLES = frozenset({"draft", "branch_draft", "verify", "accept", "handoff", "wait"})
+
+
+class RoundPanel(Panel):
+    """The round in focus."""
+
+    NUMBER = 3
+
+    def draw(self, view: View, width: int, height: int) -> list[Line]:
+        return render_round(view, width, height)

@@ -1,0 +1,160 @@
+"""The top line: what decodes what, on what, and whether it is recorded; in a replay, where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specmon.core.events import Lane
+from specmon.core.metrics.turn import TurnMetrics
+from specmon.tui.view import ReplayStatus, View
+from specmon.tui.widgets.cells import safe_text
+from specmon.tui.widgets.glyphs import Glyphs, glyphs
+from specmon.tui.widgets.lines import Line, fit, line_width, spread
+from specmon.tui.widgets.moment import lane_of, turn_of
+from specmon.tui.widgets.numbers import size
+from specmon.tui.widgets.panel import Panel
+
+ROOMY = 120  # columns from which nothing is abbreviated
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of the line; of several that do not fit, the one with the largest `rank` goes first."""
+
+    rank: int
+    line: Line
+
+
+def render_status(view: View, width: int, height: int = 1) -> list[Line]:
+    """Draw the status line; fields that do not fit are left out, the least needed first."""
+    signs = glyphs(view.ascii)
+    roomy = width >= ROOMY
+    fields = _replay_fields(view, view.replay, signs) if view.replay else _live_fields(view, signs, roomy)
+    right = _right(view)
+    while len(fields) > 1 and line_width(_joined(fields, signs)) + line_width(right) + 2 > width:
+        fields.remove(max(fields, key=lambda field: field.rank))
+    line = spread(_joined(fields, signs), [*right, (" ", "text")] if right else [], width)
+    return [fit(line, width), *([[(" " * width, "text")]] * (height - 1))][:height]
+
+
+def _joined(fields: list[_Field], signs: Glyphs) -> Line:
+    line: Line = [(" ", "text")]
+    for number, field in enumerate(fields):
+        line += [(f" {signs.bar} ", "border")] if number else []
+        line += field.line
+    return line
+
+
+def _live_fields(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
+    lane, turn = lane_of(view), turn_of(view)
+    mode_role = "accent" if view.mode == "LIVE" else "warning"
+    fields = [_Field(9, [("specmon", "title")]), _Field(0, [(view.mode, mode_role)])]
+    if lane is not None:
+        fields += _lane_fields(turn.lane if turn else lane.lane, turn, signs, roomy)
+    if turn is not None:
+        fields.append(_Field(5, [("turn ", "muted"), (str(view.turn + 1), "text")]))
+    return fields + _recording(view, signs, roomy)
+
+
+def _lane_fields(lane: Lane, turn: TurnMetrics | None, signs: Glyphs, roomy: bool) -> list[_Field]:
+    models: Line = [(safe_text(lane.target, signs.ascii), "text"), (f" {safe_text(lane.recipe)}", "muted")]
+    backend: Line = [(safe_text(lane.backend, signs.ascii), "muted")]
+    if lane.drafter:
+        models += [(f" {signs.arrow} ", "muted"), (safe_text(lane.drafter, signs.ascii), "text")]
+    fields = [_Field(1, [(decoder_label(lane, turn, fan_out=roomy), "title")]), _Field(3, models)]
+    if lane.backend:
+        fields.append(_Field(8, backend))
+    if lane.devices:
+        devices = " + ".join(lane.devices) if roomy else short_devices(lane.devices)
+        fields.append(_Field(6, [(safe_text(devices, signs.ascii), "text")]))
+    return fields
+
+
+def short_devices(devices: tuple[str, ...]) -> str:
+    """("cuda:0", "cuda:1") as "cuda:0+1"."""
+    kind = devices[0].partition(":")[0]
+    numbers = [device.removeprefix(f"{kind}:") for device in devices[1:]]
+    return "+".join([devices[0], *numbers])
+
+
+def decoder_label(lane: Lane, turn: TurnMetrics | None, *, fan_out: bool = False) -> str:
+    """ "AR", "SD K4" or "SSD K4", with `fan_out` also "fan 5·4·3·2·2"."""
+    label = lane.decoder.upper()
+    if turn is None or lane.decoder == "ar":
+        return label
+    label += f" K{turn.turn.draft_len}"
+    branches = turn.turn.fan_out
+    if not fan_out or not branches:
+        return label
+    return (
+        f"{label} fan {branches[0]}"
+        if len(set(branches)) == 1
+        else f"{label} fan {'·'.join(map(str, branches))}"
+    )
+
+
+def _recording(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
+    recording = view.recording
+    if recording is None:
+        return []
+    if recording.error is not None:
+        return [_Field(2, [(f"{signs.record} {safe_text(recording.error, signs.ascii)}", "error")])]
+    if recording.path is None:
+        return []
+    line: Line = [(f"{signs.record} REC", "rejected")]
+    if roomy:
+        line.append((f" {recording.seconds:,.1f} s {size(recording.bytes)}", "muted"))
+    return [_Field(2, line)]
+
+
+def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Field]:
+    lane, turn = lane_of(view), turn_of(view)
+    pause = ("||" if signs.ascii else "▌▌") if replay.paused else signs.pointer
+    fields = [
+        _Field(9, [("specmon", "title")]),
+        _Field(0, [("REPLAY ", "accent"), (pause, "accent")]),
+        _Field(3, [(safe_text(replay.name, signs.ascii), "text")]),
+        _Field(1, [(_clock(replay.t), "title"), (f"/{_clock(replay.t_end)}", "muted")]),
+    ]
+    if lane is not None:
+        label = decoder_label(turn.lane if turn else lane.lane, turn)
+        fields.insert(
+            3,
+            _Field(
+                4, [(f"turn {view.turn + 1}/{max(replay.turns, view.turn + 1)} ", "muted"), (label, "text")]
+            ),
+        )
+        devices = safe_text(" + ".join(lane.lane.devices), signs.ascii)
+        fields.insert(
+            3, _Field(8, [(safe_text(lane.lane.target, signs.ascii), "text"), (f" {devices}", "muted")])
+        )
+    if turn is not None:
+        fields.append(
+            _Field(2, [("round ", "muted"), (f"{turn.n_rounds}/{max(replay.rounds, turn.n_rounds)}", "text")])
+        )
+    speed = f"{replay.speed:g}× real time" if replay.real_time else f"{replay.speed:g} rounds/s"
+    return [*fields, _Field(5, [(speed.replace("×", signs.times), "muted")])]
+
+
+def _clock(ns: int) -> str:
+    minutes, ms = divmod(max(ns, 0) // 1_000_000, 60_000)
+    return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"
+
+
+def _right(view: View) -> Line:
+    """What is wrong with the view, else the speed."""
+    if view.lost or view.behind_ns >= 1_000_000_000:
+        return [(f"behind {view.behind_ns / 1e9:.1f} s · lost {view.lost:,}", "warning")]
+    turn = turn_of(view)
+    if turn is None or turn.tokens_per_s is None:
+        return []
+    return [(f"{turn.tokens_per_s:,.0f}", "title"), (" tok/s", "muted")]
+
+
+class StatusLine(Panel):
+    """One line, at the top of the screen."""
+
+    DEFAULT_CSS = "StatusLine { height: 1; }"
+
+    def draw(self, view: View, width: int, height: int) -> list[Line]:
+        return render_status(view, width, height)

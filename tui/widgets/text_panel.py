@@ -1,0 +1,230 @@
+"""Panel 1: the streamed text, and below each line what became of its tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+
+from specmon.core.metrics.turn import TurnMetrics
+from specmon.tui.view import View
+from specmon.tui.widgets.cells import clip, clusters, safe_text
+from specmon.tui.widgets.glyphs import Glyphs, glyphs
+from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.palette import Palette
+from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.text_flow import TextFlow
+
+PROMPT_ROWS = 3  # a longer prompt is cut
+
+
+@dataclass
+class TextState:
+    """What a text panel keeps between moments: laid-out turns, and the top row (None: follow the newest).
+
+    Rows count text lines of all turns, prompts included; a fate line belongs to the row above it.
+    """
+
+    flows: list[tuple[TurnMetrics, TextFlow]] = field(default_factory=list)
+    top: int | None = None
+    shown_selected: int | None = None
+    rows_total: int = 0
+    rows_visible: int = 0
+
+    def flow(self, position: int, turn: TurnMetrics, width: int, signs: Glyphs) -> TextFlow:
+        """The up-to-date flow of the turn at `position`; another turn, width or sign set starts it anew."""
+        if position < len(self.flows):
+            known, flow = self.flows[position]
+            if known is not turn or flow.width != width or flow.glyphs is not signs:
+                del self.flows[position:]
+        if position >= len(self.flows):
+            self.flows.append((turn, TextFlow(width, signs)))
+        flow = self.flows[position][1]
+        flow.extend(turn)
+        return flow
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One text line of the panel: a prompt's (`line`), or row `number` of a flow."""
+
+    line: Line | None
+    flow: TextFlow | None = None
+    number: int = 0
+    selected: int | None = None
+
+
+def render_text(view: View, width: int, height: int, state: TextState) -> list[Line]:
+    """Draw the lane's conversation up to the view's turn; `state` keeps layout and scrolling."""
+    signs = glyphs(view.ascii)
+    cells, lines_left = max(body_width(width, height), 1), body_height(width, height)
+    rows = _rows(view, cells, state, signs)
+    per_row = 2 if view.fates else 1
+    visible = max(lines_left // per_row, 1)
+    state.rows_total, state.rows_visible = len(rows), visible
+    top = _top(view, rows, visible, state)
+    body: list[Line] = []
+    for row in rows[top : top + visible]:
+        body += _drawn(row, view, last=row is rows[-1], signs=signs)
+    return in_panel(
+        Title(number=1, name="text", note=_legend(view, state, signs, width)), body, width, height, signs
+    )
+
+
+def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> list[_Row]:
+    lane = view.ledger.lanes.get(view.lane)
+    rows: list[_Row] = []
+    for position, turn in enumerate(lane.turns[: view.turn + 1] if lane else []):
+        if rows:
+            rows.append(_Row([]))
+        rows += [_Row(line) for line in _prompt(turn, cells, signs)]
+        flow = state.flow(position, turn, cells, signs)
+        selected = view.selected if position == view.turn else None
+        rows += [_Row(None, flow, number, selected) for number in range(len(flow.rows))]
+    return rows
+
+
+def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
+    """The user's message, wrapped by characters and cut after PROMPT_ROWS rows."""
+    if turn.turn.prompt is None:
+        return [[("prompt removed from this recording", "muted")]]
+    mark = "> " if signs.ascii else "› "
+    rows, used = [mark], len(mark)
+    for text, text_cells in clusters(safe_text(turn.turn.prompt, signs.ascii)):
+        if used + text_cells > cells:
+            if len(rows) == PROMPT_ROWS:
+                rows[-1] = clip(rows[-1] + text * 2, cells, signs.ellipsis)
+                break
+            rows.append("  ")
+            used = 2
+        rows[-1] += text
+        used += text_cells
+    return [[(row, "accent")] for row in rows]
+
+
+def _top(view: View, rows: list[_Row], visible: int, state: TextState) -> int:
+    """First row to draw: the newest rows, unless the user scrolled or selected a round out of sight."""
+    newest = max(len(rows) - visible, 0)
+    if view.selected != state.shown_selected:
+        state.shown_selected = view.selected
+        state.top = (
+            None
+            if view.selected is None
+            else _top_for_selected(view.selected, rows, visible, state.top, newest)
+        )
+    if state.top is not None:
+        state.top = max(min(state.top, newest), 0)
+    return newest if state.top is None else state.top
+
+
+def _top_for_selected(
+    selected: int, rows: list[_Row], visible: int, top: int | None, newest: int
+) -> int | None:
+    flow = rows[-1].flow if rows else None
+    row = None if flow is None else flow.row_of(selected)
+    if flow is None or row is None:
+        return top
+    place = len(rows) - len(flow.rows) + row
+    shown_from = newest if top is None else top
+    if shown_from <= place < shown_from + visible:
+        return top
+    return max(place - visible // 2, 0)
+
+
+def _drawn(row: _Row, view: View, last: bool, signs: Glyphs) -> list[Line]:
+    if row.flow is None:
+        return [row.line or [], []] if view.fates else [row.line or []]
+    line = row.flow.text_line(row.number, row.selected)
+    if last and _decoding(view):
+        line = [*line, (signs.cursor, "accent")]
+    if not view.fates:
+        return [line]
+    return [line, _marked(row, signs)]
+
+
+def _marked(row: _Row, signs: Glyphs) -> Line:
+    """The fate line; the selected round's first sign becomes the selection mark."""
+    assert row.flow is not None
+    line = row.flow.fate_line(row.number, row.selected)
+    if row.selected is None or row.flow.row_of(row.selected) != row.number:
+        return line
+    first = next(i for i, cell in enumerate(row.flow.rows[row.number]) if cell.round == row.selected)
+    line[first] = (signs.selected + line[first][0][1:], "accent@selected")
+    return line
+
+
+def _decoding(view: View) -> bool:
+    turn = view.ledger.lanes[view.lane].turns[view.turn]
+    return turn.end is None
+
+
+def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
+    if state.top is not None and state.rows_total > state.rows_visible:
+        below = max(state.rows_total - state.top - state.rows_visible, 0)
+        return [(f"{below} lines below, End follows", "warning")] if below else [("End follows", "muted")]
+    if not view.fates:
+        return [("t fates", "muted")]
+    legend: Line = []
+    lane = view.ledger.lanes.get(view.lane)
+    if lane is None or lane.lane.decoder == "ssd":
+        legend += [(f"{signs.hit} hit ", "hit"), (f"{signs.miss} miss ", "miss")]
+    if lane is None or lane.lane.decoder != "ar":
+        legend.append((f"{signs.accepted} accepted ", "accepted"))
+    legend.append((f"{signs.bonus} bonus", "bonus"))
+    return [*legend, (f" {signs.selected} selected", "accent")] if width >= 72 else legend
+
+
+class TextPanel(Panel):
+    """Follows the newest text until the user scrolls up; End follows again."""
+
+    NUMBER = 1
+    can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_rows(-1)", "up", show=False),
+        Binding("down", "scroll_rows(1)", "down", show=False),
+        Binding("pageup", "scroll_rows(-10)", "page up", show=False),
+        Binding("pagedown", "scroll_rows(10)", "page down", show=False),
+        Binding("home", "top", "top", show=False),
+        Binding("end", "follow", "follow", show=False),
+    ]
+
+    def __init__(
+        self, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(palette=palette, id=id, classes=classes)
+        self._state = TextState()
+
+    def draw(self, view: View, width: int, height: int) -> list[Line]:
+        return render_text(view, width, height, self._state)
+
+    @property
+    def following(self) -> bool:
+        """Whether new text scrolls into view."""
+        return self._state.top is None
+
+    def action_scroll_rows(self, rows: int) -> None:
+        """Scroll by text rows; scrolling down to the newest row follows again."""
+        newest = max(self._state.rows_total - self._state.rows_visible, 0)
+        top = (newest if self._state.top is None else self._state.top) + rows
+        self._state.top = None if top >= newest else max(top, 0)
+        self.redraw()
+
+    def action_top(self) -> None:
+        """Go to the first row."""
+        self._state.top = 0
+        self.redraw()
+
+    def action_follow(self) -> None:
+        """Follow the newest text."""
+        self._state.top = None
+        self.redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.action_scroll_rows(-2)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.action_scroll_rows(2)
