@@ -50,9 +50,9 @@ def drafted_len(round_: Round) -> int:
 
 
 def tree_depth(parents: tuple[int, ...]) -> int:
-    """Depth of the deepest node. -1 is the root; a parent that does not come before its node counts as the root.
+    """Depth of the deepest node, the root's children being at depth 1.
 
-    `validate` reports such parents; counting goes on, since a file may hold anything.
+    A file may hold anything: a parent that does not come before its node counts as the root (-1).
     """
     depths: list[int] = []
     for node, parent in enumerate(parents):

@@ -16,7 +16,7 @@ NS_PER_MS = 1_000_000
 class TurnMetrics:
     """One turn of one lane.
 
-    Every figure is a quotient of integers from the events, so a replay reads the same to the last digit. A figure
+    Every figure is a quotient of integers from the events, so a replay reads the same to the last digit; one
     that has nothing to divide by is None. Discarded rounds are kept apart and count in no total.
     """
 
@@ -70,6 +70,11 @@ class TurnMetrics:
     def n_tokens(self) -> int:
         """Token one and all emitted tokens."""
         return (self.prefill is not None) + self._emitted
+
+    @property
+    def decoded_tokens(self) -> int:
+        """Tokens that rounds emitted: all but token one."""
+        return self._emitted
 
     @property
     def n_rounds(self) -> int:

@@ -1,0 +1,158 @@
+"""The formulas behind WHY, each with the figures it was filled with, or with what is missing to fill it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specmon.core import roofline
+from specmon.core.metrics.bandwidth import no_fraction, sol_fraction
+from specmon.core.metrics.ledger import LaneMetrics
+from specmon.core.metrics.round_time import RoundTime
+from specmon.core.metrics.text import ms, percent
+from specmon.core.metrics.turn import TurnMetrics
+
+AR_NOT_MEASURED = "AR step not measured"
+NO_DRAFT_SEEN = "no draft from scratch in these rounds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """One figure: its name, how it is computed, the same with figures, and the result in words."""
+
+    name: str
+    expression: str
+    values: str
+    result: str
+
+
+def formulas(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime) -> list[Formula]:
+    """The formulas that apply to the turn's decoder."""
+    shown = [_round(time), _floor(turn, time), _sol(turn, time)]
+    if turn.lane.decoder != "ar":
+        shown += [break_even(lane, time), _tau_per_ms(turn, time)]
+    if turn.lane.decoder == "ssd":
+        shown += [ssd_ceiling(time), ssd_now(time)]
+    return shown
+
+
+def _round(time: RoundTime) -> Formula:
+    verify, draft, accept, wait, other = (
+        ms(ns / time.n_rounds)
+        for ns in (
+            time.shares.verify_ns,
+            time.shares.draft_ns,
+            time.shares.accept_ns,
+            time.shares.wait_ns,
+            time.shares.other_ns,
+        )
+    )
+    return Formula(
+        name="round",
+        expression="verify + draft exposed + accept and handoff + wait + other",
+        values=f"{verify} + {draft} + {accept} + {wait} + {other}",
+        result=f"{ms(time.round_ns)} ms, mean of {time.n_rounds} rounds",
+    )
+
+
+def _floor(turn: TurnMetrics, time: RoundTime) -> Formula:
+    expression = "bytes the target must read ÷ read ceiling"
+    ceiling = _read_ceiling(turn)
+    if time.floor_ns is None or ceiling is None:
+        reason = no_fraction(turn, 0) or "the target's bytes are not known"
+        return Formula(name="floor", expression=expression, values="", result=f"n/a: {reason}")
+    n_bytes = time.floor_ns * ceiling / roofline.NS_PER_S
+    return Formula(
+        name="floor",
+        expression=expression,
+        values=f"{n_bytes / 1e9:.3f} GB ÷ {ceiling / 1e9:,.1f} GB/s",
+        result=f"{ms(time.floor_ns)} ms; ÷ τ {time.tokens_per_round:.2f} ="
+        f" {ms(time.floor_ns / time.tokens_per_round)} ms/token",
+    )
+
+
+def _read_ceiling(turn: TurnMetrics) -> float | None:
+    info = turn.devices[0] if turn.devices else None
+    return None if info is None else info.read_ceiling
+
+
+def _sol(turn: TurnMetrics, time: RoundTime) -> Formula:
+    fraction = sol_fraction(turn, time.n_rounds)
+    known = fraction is not None and time.floor_ns is not None
+    return Formula(
+        name="sol_fraction",
+        expression="floor ÷ round",
+        values=f"{ms(time.floor_ns or 0)} ÷ {ms(time.round_ns)}" if known else "",
+        result=percent(fraction, 1)
+        if fraction is not None
+        else f"n/a: {no_fraction(turn, 0) or 'bytes unknown'}",
+    )
+
+
+def break_even(lane: LaneMetrics, time: RoundTime) -> Formula:
+    """Tokens per round from which these rounds beat AR."""
+    name, expression = "break-even τ", "round ÷ AR step"
+    if lane.ar_step is None:
+        return Formula(name=name, expression=expression, values="", result=AR_NOT_MEASURED)
+    step = lane.ar_step
+    needed = roofline.break_even_tau(time.round_ns, step.ns)
+    basis = f"AR step: {step.steps} steps at KV {step.kv_len:,}"
+    return Formula(
+        name=name,
+        expression=expression,
+        values=f"{ms(time.round_ns)} ÷ {ms(step.ns)}",
+        result=f"{needed:.2f}, τ is {time.tokens_per_round:.2f}; {basis}",
+    )
+
+
+def ssd_ceiling(time: RoundTime) -> Formula:
+    """What an SSD that always hits could gain over SD."""
+    name, expression = "SSD ceiling over SD", "(K·t_d + t_v) ÷ max(t_v, t_branch)"
+    if time.t_d is None or time.t_branch is None:
+        missing = NO_DRAFT_SEEN if time.t_d is None else "no branch draft in these rounds"
+        return Formula(
+            name=name, expression=expression, values="", result=f"t_d, t_branch not measured: {missing}"
+        )
+    gain = roofline.ssd_ceiling(time.draft_len, time.t_d, time.t_v, time.t_branch)
+    return Formula(
+        name=name,
+        expression=expression,
+        values=f"({time.draft_len}·{ms(time.t_d)} + {ms(time.t_v)}) ÷ {ms(max(time.t_v, time.t_branch))}",
+        result=f"{gain:.2f}×",
+    )
+
+
+def ssd_now(time: RoundTime) -> Formula:
+    """What SSD gains over a modelled SD: the same round with its whole draft exposed."""
+    name, expression = "SSD over SD now (modelled)", "(round − draft exposed + K·t_d) ÷ round"
+    if time.t_d is None or time.sd_round_ns is None:
+        return Formula(
+            name=name, expression=expression, values="", result=f"t_d not measured: {NO_DRAFT_SEEN}"
+        )
+    drafting = f"{time.draft_len}·{ms(time.t_d)}"
+    return Formula(
+        name=name,
+        expression=expression,
+        values=f"({ms(time.round_ns)} − {ms(time.draft_ns)} + {drafting}) ÷ {ms(time.round_ns)}",
+        result=f"{time.sd_round_ns / time.round_ns:.2f}×",
+    )
+
+
+def tau_per_ms(turn: TurnMetrics, time: RoundTime) -> dict[int, float]:
+    """Tokens a ms had only the first k been drafted: exposed drafting shrinks with k, verification is
+    held."""
+    longest = time.draft_len
+    return {
+        k: tau * 1_000_000 / (time.round_ns - time.draft_ns * (1 - k / longest))
+        for k, tau in turn.tau_by_prefix().items()
+        if k <= longest
+    }
+
+
+def _tau_per_ms(turn: TurnMetrics, time: RoundTime) -> Formula:
+    by_k = tau_per_ms(turn, time)
+    return Formula(
+        name="τ per ms (modelled)",
+        expression="τ(k) ÷ (round − draft exposed·(1 − k/K)), verification held",
+        values=f"K {' '.join(str(k) for k in by_k)}" if by_k else "",
+        result=" ".join(f"{value:.2f}".lstrip("0") for value in by_k.values()) or "nothing drafted",
+    )

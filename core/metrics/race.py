@@ -1,0 +1,226 @@
+"""Lanes side by side: standings at equal lane clock, whether the outputs agree, and what that lets one say.
+
+A lane's clock is the sum of its own rounds. A ratio exists only between lanes whose tokens are all equal, under
+one recipe; until both lanes are finished it is provisional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from specmon.core.events import Round
+from specmon.core.metrics.acceptance import ratio
+from specmon.core.metrics.bandwidth import DeviceBandwidth, device_bandwidths
+from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.round_time import round_time
+from specmon.core.metrics.spans import intersect, measure, merge
+from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
+
+DRAIN_LIMIT = 0.02  # share of a lane's clock above which its turns are too short
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One lane's output against the first lane's.
+
+    `equal`: True or False as far as both have got, None where they cannot be compared, as `output` then says.
+    `first_difference` is a token's index from 0. `ratio` is how much faster the lane is, None where none is due.
+    """
+
+    equal: bool | None
+    first_difference: int | None
+    ratio: float | None
+    provisional: bool
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One lane's row. Times are means a round in ms; `draft_ms` is the drafting that is exposed."""
+
+    lane: int
+    letter: str
+    label: str
+    turn: TurnMetrics
+    clock_ns: int
+    n_tokens: int
+    tokens_at_horizon: int
+    finished: bool
+    failed: bool
+    verify_ms: float | None
+    draft_ms: float | None
+    other_ms: float | None
+    bandwidths: list[DeviceBandwidth]
+    drain_fraction: float | None
+    verdict: Verdict
+
+    @property
+    def turns_too_short(self) -> bool:
+        """Whether draining at the ends of the lane's turns took a share worth doubting the clock for."""
+        return self.drain_fraction is not None and self.drain_fraction > DRAIN_LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Rows in lane order; `ranking` holds their positions, most tokens at `horizon_ns` first.
+
+    `horizon_ns` is the lane clock that every lane still in the race has reached. Wall time is prefill apart:
+    wall = the lanes' clocks + switching.
+    """
+
+    standings: list[Standing]
+    ranking: list[int]
+    horizon_ns: int
+    wall_ns: int
+    switching_ns: int
+
+
+def race_turns(ledger: Ledger, turn: int = -1) -> dict[int, TurnMetrics]:
+    """The turn at that position of every lane that has one, by lane."""
+    turns: dict[int, TurnMetrics] = {}
+    for number in sorted(ledger.lanes):
+        of_lane = ledger.lanes[number].turns
+        if -len(of_lane) <= turn < len(of_lane):
+            turns[number] = of_lane[turn]
+    return turns
+
+
+def standings(ledger: Ledger, turn: int = -1) -> Race:
+    """The race as it stands."""
+    turns = race_turns(ledger, turn)
+    clocks = [t.decode_ns for t in turns.values() if not _failed(t)]
+    horizon_ns = min(clocks, default=0)
+    reference = next(iter(turns.values()), None)
+    rows = [
+        _standing(ledger, number, "ABCDEFGH"[i % 8], metrics, reference or metrics, horizon_ns)
+        for i, (number, metrics) in enumerate(turns.items())
+    ]
+    wall_ns = _wall_ns(list(turns.values()))
+    return Race(
+        standings=rows,
+        ranking=sorted(range(len(rows)), key=lambda i: (rows[i].failed, -rows[i].tokens_at_horizon, i)),
+        horizon_ns=horizon_ns,
+        wall_ns=wall_ns,
+        switching_ns=wall_ns - sum(row.clock_ns for row in rows),
+    )
+
+
+def _standing(
+    ledger: Ledger, number: int, letter: str, turn: TurnMetrics, reference: TurnMetrics, horizon_ns: int
+) -> Standing:
+    time = round_time(turn)
+    return Standing(
+        lane=number,
+        letter=letter,
+        label=decoder_label(turn),
+        turn=turn,
+        clock_ns=turn.decode_ns,
+        n_tokens=turn.n_tokens,
+        tokens_at_horizon=turn.tokens_at(horizon_ns),
+        finished=_finished(turn),
+        failed=_failed(turn),
+        verify_ms=None if time is None else time.shares.verify_ns / (NS_PER_MS * time.n_rounds),
+        draft_ms=None if time is None else time.draft_ns / NS_PER_MS,
+        other_ms=None if time is None else time.other_ns / NS_PER_MS,
+        bandwidths=device_bandwidths(turn, ledger.telemetry, last=max(1, turn.n_rounds)),
+        drain_fraction=ratio(_drain_ns(turn.rounds), turn.decode_ns),
+        verdict=compare_lanes(reference, turn),
+    )
+
+
+def decoder_label(turn: TurnMetrics) -> str:
+    """ "AR", "SD K4", "SSD K4 fan 5·4·3·2·2"."""
+    if turn.lane.decoder == "ar":
+        return "AR"
+    label = f"{turn.lane.decoder.upper()} K{turn.turn.draft_len}"
+    if turn.turn.fan_out is None:
+        return label
+    widths = turn.turn.fan_out
+    return (
+        f"{label} fan {widths[0]}" if len(set(widths)) == 1 else f"{label} fan {'·'.join(map(str, widths))}"
+    )
+
+
+def token_series(turn: TurnMetrics) -> list[tuple[int, int]]:
+    """Tokens over lane clock: (clock ns, tokens out), from token one at clock 0, one point a round."""
+    start = int(turn.prefill is not None)
+    return [(0, start), *zip(turn.clock_ns, turn.tokens_by_round, strict=True)]
+
+
+def compare_lanes(reference: TurnMetrics, other: TurnMetrics) -> Verdict:
+    """Compare a lane's output with the first lane's."""
+    if other is reference:
+        return Verdict(equal=True, first_difference=None, ratio=1.0, provisional=False, output="reference")
+    reason = _not_comparable(reference, other)
+    if reason is not None:
+        return Verdict(equal=None, first_difference=None, ratio=None, provisional=False, output=reason)
+    both_whole = _finished(reference) and _finished(other)
+    difference, n_common = _first_difference(reference.tokens(), other.tokens(), both_whole)
+    if difference is not None:
+        output = f"differs at {difference}"
+        return Verdict(equal=False, first_difference=difference, ratio=None, provisional=False, output=output)
+    return Verdict(
+        equal=True,
+        first_difference=None,
+        ratio=_speed_ratio(reference, other),
+        provisional=not both_whole,
+        output="equal" if both_whole else f"equal to {n_common}",
+    )
+
+
+def _not_comparable(reference: TurnMetrics, other: TurnMetrics) -> str | None:
+    if _failed(other) or _failed(reference):
+        return "DNF" if _failed(other) else "the first lane failed"
+    if reference.lane.target != other.lane.target:
+        return "different target"
+    if (reference.lane.recipe, reference.lane.backend) != (other.lane.recipe, other.lane.backend):
+        return "different recipe"
+    if reference.turn.sampling.temperature > 0 or other.turn.sampling.temperature > 0:
+        return "equality n/a"
+    if None in reference.tokens() or None in other.tokens():
+        return "not checkable: redacted"
+    return None
+
+
+def _first_difference(
+    a: Sequence[int | None], b: Sequence[int | None], whole: bool
+) -> tuple[int | None, int]:
+    """Index of the first token that differs and how many both have; whole outputs differ by length too."""
+    n_common = min(len(a), len(b))
+    for i in range(n_common):
+        if a[i] != b[i]:
+            return i, n_common
+    return (n_common if whole and len(a) != len(b) else None), n_common
+
+
+def _speed_ratio(reference: TurnMetrics, other: TurnMetrics) -> float | None:
+    """ms/token of the first lane ÷ this lane's, in one division of integers."""
+    reference_tokens, other_tokens = reference.decoded_tokens, other.decoded_tokens
+    return ratio(reference.decode_ns * other_tokens, other.decode_ns * reference_tokens)
+
+
+def _finished(turn: TurnMetrics) -> bool:
+    """Whether the output is whole; a cancelled one is not."""
+    return turn.end is not None and turn.end.stop_reason not in ("cancelled", "error")
+
+
+def _failed(turn: TurnMetrics) -> bool:
+    return turn.end is not None and turn.end.stop_reason == "error"
+
+
+def _drain_ns(rounds: Sequence[Round]) -> int:
+    """Time devices still worked for the lane after the last round of each of its turns in the race."""
+    ends = [before for before, after in pairwise(rounds) if after.t0 > before.t1] + list(rounds[-1:])
+    return sum(max(0, *(s.end - r.t1 for s in r.spans if s.kind != "wait"), 0) for r in ends)
+
+
+def _wall_ns(turns: Sequence[TurnMetrics]) -> int:
+    """From the first round of any lane to the last, without the prefills in between."""
+    rounds = [r for turn in turns for r in (*turn.rounds[:1], *turn.rounds[-1:])]
+    if not rounds:
+        return 0
+    whole = [(min(r.t0 for r in rounds), max(r.t1 for r in rounds))]
+    prefills = merge((t.prefill.t0, t.prefill.t) for t in turns if t.prefill is not None)
+    return measure(whole) - measure(intersect(whole, prefills))

@@ -1,0 +1,106 @@
+"""The JSON object of one request: live and replay print the same one, since both have the same events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from specmon.core.events import Decoder, StopReason
+from specmon.core.metrics.bandwidth import sol_fraction
+from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.race import compare_lanes, race_turns
+from specmon.core.metrics.spans import overlap
+from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """One request's figures, in the order they are printed; None where one does not apply."""
+
+    decoder: Decoder
+    draft: str | None
+    recipe: str
+    devices: tuple[str, ...]
+    tokens: tuple[int, ...] | None  # None where a recording had its ids removed
+    text: str | None
+    n_tokens: int
+    rounds: int
+    tokens_per_round: float | None
+    acceptance_rate: float | None
+    branch_hit_rate: float | None
+    prefill_ms: float | None
+    decode_ms: float
+    tokens_per_s: float | None
+    request_tokens_per_s: float | None
+    ms_per_token: float | None
+    overlap_ms: float | None
+    sol_fraction: float | None
+    stop_reason: StopReason | None
+    session: str | None
+
+
+class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All lanes of a race.
+
+    `equal`: whether all lanes of the first lane's target and recipe gave its tokens; None when sampled or when
+    there is nothing to compare. `first_difference` counts tokens from 0. `ratios` are to the first lane, one a
+    lane, None where there is none to give.
+    """
+
+    lanes: tuple[Summary, ...]
+    equal: bool | None
+    first_difference: int | None
+    ratios: tuple[float | None, ...]
+
+
+def summary(ledger: Ledger, lane: int = 0, turn: int = -1, session: str | None = None) -> Summary:
+    """Sum up one turn of one lane; `session` is where it was recorded.
+
+    Raises: KeyError for an unknown lane, IndexError for an unknown turn.
+    """
+    return _summary(ledger, ledger.lanes[lane].turns[turn], session)
+
+
+def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
+    redacted = ledger.header is not None and ledger.header.redacted
+    tokens = tuple(token for token in turn.tokens() if token is not None)
+    shared = overlap(turn.rounds, len(turn.lane.devices))
+    return Summary(
+        decoder=turn.lane.decoder,
+        draft=turn.lane.drafter,
+        recipe=turn.lane.recipe,
+        devices=turn.lane.devices,
+        tokens=tokens if len(tokens) == turn.n_tokens else None,
+        text=None if redacted else turn.text,
+        n_tokens=turn.n_tokens,
+        rounds=turn.n_rounds,
+        tokens_per_round=turn.tokens_per_round,
+        acceptance_rate=turn.acceptance_rate,
+        branch_hit_rate=turn.branch_hit_rate,
+        prefill_ms=turn.prefill_ms,
+        decode_ms=turn.decode_ms,
+        tokens_per_s=turn.tokens_per_s,
+        request_tokens_per_s=turn.request_tokens_per_s,
+        ms_per_token=turn.ms_per_token,
+        overlap_ms=None if shared is None else shared.total_ns / NS_PER_MS,
+        sol_fraction=sol_fraction(turn),
+        stop_reason=None if turn.end is None else turn.end.stop_reason,
+        session=session,
+    )
+
+
+def race_summary(ledger: Ledger, turn: int = -1, session: str | None = None) -> RaceSummary:
+    """Sum up a race: each lane's turn, whether they agree, and how much faster each was than the first.
+
+    Raises: IndexError if no lane has such a turn.
+    """
+    turns = list(race_turns(ledger, turn).values())
+    if not turns:
+        raise IndexError("no lane has such a turn")
+    verdicts = [compare_lanes(turns[0], other) for other in turns[1:]]
+    compared = [verdict for verdict in verdicts if verdict.equal is not None]
+    differences = [v.first_difference for v in compared if v.first_difference is not None]
+    return RaceSummary(
+        lanes=tuple(_summary(ledger, t, session) for t in turns),
+        equal=all(verdict.equal for verdict in compared) if compared else None,
+        first_difference=min(differences, default=None),
+        ratios=(1.0, *(verdict.ratio for verdict in verdicts)),
+    )
