@@ -1,7 +1,7 @@
 """GGUF blocks to numbers.
 
-Q4_1 (20 bytes, 32 weights): fp16 d, fp16 m, 16 bytes of codes; byte j holds code j low and code j + 16 high;
-w = d·code + m. Q8_0 (34 bytes, 32 weights): fp16 d, 32 int8 codes; w = d·code.
+Q4_1 (20 bytes, 32 weights): fp16 d, fp16 m, 16 bytes of codes; byte j holds code j low and code j + 16
+high; w = d·code + m. Q8_0 (34 bytes, 32 weights): fp16 d, 32 int8 codes; w = d·code.
 
 Source: ggml's quant block layout; formats other than these two go through the `gguf` package.
 """

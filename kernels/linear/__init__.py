@@ -2,7 +2,8 @@
 
 from specmon.kernels.linear.base import Linear
 from specmon.kernels.linear.dense import DenseLinear
+from specmon.kernels.linear.head import Int8Head
 from specmon.kernels.linear.int4 import Int4Linear
 from specmon.kernels.linear.int8 import Int8Linear
 
-__all__ = ["DenseLinear", "Int4Linear", "Int8Linear", "Linear"]
+__all__ = ["DenseLinear", "Int4Linear", "Int8Head", "Int8Linear", "Linear"]

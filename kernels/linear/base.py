@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -11,8 +12,11 @@ class Linear(Protocol):
     """y = x Wᵀ (+ bias) for a fixed W [N, K].
 
     `weight_bytes` is what one call must read: quantised weights with their scales, and the bias.
-    `dtype` is the type of the activations it takes and gives.
+    `dtype` is the type of its result; x is rounded to it on the way in.
     """
+
+    @property
+    def dtype(self) -> torch.dtype: ...
 
     @property
     def in_features(self) -> int: ...

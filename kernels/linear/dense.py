@@ -1,8 +1,9 @@
 """bf16 and fp32 weights on the library's matmul, at a fixed row count where its bits depend on that count.
 
-fp32 on CPU and everything cuBLAS choose their reduction by the number of rows. There x is padded with zero rows
-to `rows`, and more rows than that run in blocks, so a row always goes through the same call. bf16 on CPU sums each
-output in one order for every row count (oneDNN, weights packed once at load) and runs unpadded.
+fp32 on CPU and everything cuBLAS choose their reduction by the number of rows. There x is padded with zero
+rows to `rows`, and more rows than that run in blocks, so a row always goes through the same call. bf16 on
+CPU sums each output in one order for every row count (oneDNN, weights packed once at load) and runs
+unpadded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DEFAULT_ROWS = 16  # AR's one row, a draft of up to 15 with its bonus
 
 
 class DenseLinear:
-    """y = x Wᵀ (+ bias); x, y and W share one dtype, bf16 or fp32."""
+    """y = x Wᵀ (+ bias); W and the activations share one dtype, bf16 or fp32."""
 
     def __init__(self, weight_NK: Tensor, bias_N: Tensor | None = None, rows: int | None = None) -> None:
         """Keep the weight, packed for its device.
@@ -44,6 +45,7 @@ class DenseLinear:
 
     def __call__(self, x_RK: Tensor) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N]."""
+        x_RK = x_RK.to(self.dtype)
         if self.rows is None:
             return self._multiply(x_RK)
         if len(x_RK) <= self.rows:

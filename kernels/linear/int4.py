@@ -20,7 +20,7 @@ _ROW_TILE = 16  # the packed layout takes whole tiles of 16 output features
 
 
 class Int4Linear:
-    """y = x Wᵀ (+ bias) with W in Q4_1 precision; x and y are bf16, CPU only."""
+    """y = x Wᵀ (+ bias) with W in Q4_1 precision, activations in bf16; CPU only."""
 
     dtype = torch.bfloat16
 
@@ -53,7 +53,8 @@ class Int4Linear:
         return cls(codes, scale, minimum, bias)
 
     def __call__(self, x_RK: Tensor) -> Tensor:
-        """Multiply R rows. Shapes: x_RK [R, K] bf16 -> [R, N] bf16."""
+        """Multiply R rows. Shapes: x_RK [R, K] -> [R, N] bf16."""
+        x_RK = x_RK.to(self.dtype)
         y_RN: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x_RK, self._packed, GROUP, self._scale_zero)
         if y_RN.shape[1] != self.out_features:
             y_RN = y_RN[:, : self.out_features]

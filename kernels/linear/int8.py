@@ -16,7 +16,7 @@ from specmon.kernels.linear.dense import DenseLinear
 
 
 class Int8Linear:
-    """y = x Wᵀ (+ bias) with int8 weights; x and y are bf16."""
+    """y = x Wᵀ (+ bias) with int8 weights and activations in bf16."""
 
     dtype = torch.bfloat16
 
@@ -41,8 +41,8 @@ class Int8Linear:
         self.weight_bytes = tensor_bytes(self._weight, self._scale, self._bias)
 
     def __call__(self, x_RK: Tensor) -> Tensor:
-        """Multiply R rows. Shapes: x_RK [R, K] bf16 -> [R, N] bf16."""
+        """Multiply R rows. Shapes: x_RK [R, K] -> [R, N] bf16."""
         if self._dense is not None:
             return self._dense(x_RK)
-        y_RN = torch._weight_int8pack_mm(x_RK, self._weight, self._scale)
+        y_RN = torch._weight_int8pack_mm(x_RK.to(self.dtype), self._weight, self._scale)
         return y_RN if self._bias is None else y_RN + self._bias

@@ -1,7 +1,7 @@
 """y = x / sqrt(mean(x²) + eps) · weight.
 
-Source: Zhang & Sennrich 2019. The mean runs along the contiguous last dimension, which torch sums row by row;
-every other step is one rounding an element, so a row's bits do not depend on the rows beside it.
+Source: Zhang & Sennrich 2019. The mean runs along the contiguous last dimension, which torch sums row by
+row; every other step is one rounding an element, so a row's bits do not depend on the rows beside it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     y1 = x1·cos − x2·sin,  y2 = x2·cos + x1·sin        (x1, x2: first and second half of a head)
 
-Each product and sum is rounded by itself, so bits do not depend on the row count.
-Source: Su et al. 2021; half-split layout as in Hugging Face's Llama.
+The table holds −sin in its first half, so the whole head is x·cos + swap(x)·sin. Each product and sum is
+rounded by itself, so bits do not depend on the row count. Source: Su et al. 2021; halves paired as in
+Hugging Face's Llama.
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ from torch import Tensor
 
 
 class RopeTable:
-    """cos and sin for every position of a context, ready to index.
+    """cos and signed sin for every position of a context.
 
-    Shapes: cos, sin [max_len, 1, D/2] fp32, so that `table.cos[positions]` fits [R, heads, D/2].
-    `scale` multiplies both (YaRN's attention factor).
+    Shapes: cos, sin [max_len, 1, D] fp32, so that indexed by R positions they fit x_RHD. `scale` multiplies
+    both (YaRN's attention factor).
     """
 
     def __init__(self, inverse_frequency: Tensor, max_len: int, scale: float = 1.0) -> None:
+        """inverse_frequency [D/2]; the table lies on its device. Angles are computed in fp64."""
         angles = torch.arange(max_len, dtype=torch.float64)[:, None] * inverse_frequency.double().cpu()
-        self.cos = (angles.cos() * scale).float().unsqueeze(1).to(inverse_frequency.device)
-        self.sin = (angles.sin() * scale).float().unsqueeze(1).to(inverse_frequency.device)
+        cos, sin = angles.cos() * scale, angles.sin() * scale
+        device = inverse_frequency.device
+        self.cos = torch.cat((cos, cos), dim=1).float().unsqueeze(1).to(device)
+        self.sin = torch.cat((-sin, sin), dim=1).float().unsqueeze(1).to(device)
 
     def __len__(self) -> int:
         return len(self.cos)
 
+    def rows(self, positions: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin of some positions, each [R, 1, D]; a slice gives views."""
+        return self.cos[positions], self.sin[positions]
 
-def apply_rope(x_RHD: Tensor, cos_R1P: Tensor, sin_R1P: Tensor) -> Tensor:
-    """Turn each row's heads to its position; q and k heads of a row can go in one call.
 
-    Shapes: x_RHD [R, H, D]; cos_R1P, sin_R1P [R, 1, D/2] fp32. Returns: [R, H, D] fp32.
+def apply_rope(x_RHD: Tensor, cos_R1D: Tensor, sin_R1D: Tensor) -> Tensor:
+    """Turn each row's heads to its position; the q and k heads of a row can go in one call.
+
+    Shapes: x_RHD [R, H, D]; cos_R1D, sin_R1D [R, 1, D] fp32 from one `RopeTable`. Returns: [R, H, D] fp32.
     """
     x_RHD = x_RHD.float()
-    x1, x2 = x_RHD.chunk(2, dim=-1)
-    return torch.cat((x1 * cos_R1P - x2 * sin_R1P, x2 * cos_R1P + x1 * sin_R1P), dim=-1)
+    swapped_RHD = x_RHD.roll(x_RHD.shape[-1] // 2, dims=-1)
+    return swapped_RHD.mul_(sin_R1D).add_(x_RHD * cos_R1D)

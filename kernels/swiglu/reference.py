@@ -1,8 +1,8 @@
 """y = silu(gate) · up, silu(g) = g / (1 + exp(−g)).
 
-torch evaluates exp with another formula in a vector loop's remainder than in its body, and splits long calls
-among threads. `swiglu` therefore calls it on runs of rows in which neither a remainder nor a thread's border can
-fall inside a row, and on single rows where the width allows no such run.
+torch evaluates exp with another formula in a vector loop's remainder than in its body, and splits long
+calls among threads. `swiglu` therefore calls it on runs of rows in which neither a remainder nor a thread's
+border can fall inside a row, and on single rows where the width allows no such run.
 
 Source: Shazeer 2020.
 """
