@@ -79,10 +79,11 @@ class FrameBuilder:
         )
         self.events_packed += len(self._lines)
         self.rounds_packed += self._rounds
-        self._start()
+        self.discard()
         return mark + data
 
-    def _start(self) -> None:
+    def discard(self) -> None:
+        """Drop what was collected."""
         self._encoder.reset()
         self._lines = []
         self._rounds = 0

@@ -84,12 +84,14 @@ def _merge_vocabularies(fd: int, index: FrameIndex) -> tuple[set[bytes], dict[in
     for info in index.frames:
         for line in index.lines(fd, info):
             event = decode(line) if line.startswith(_VOCABULARY) else None
-            if isinstance(event, Vocabulary) and pieces.items() >= {
-                item for item in event.pieces.items() if item[0] in pieces
-            }:
+            if isinstance(event, Vocabulary) and _agrees(event, pieces):
                 pieces |= event.pieces
                 merged.add(line)
     return merged, pieces
+
+
+def _agrees(vocabulary: Vocabulary, pieces: dict[int, str]) -> bool:
+    return all(pieces.get(token, text) == text for token, text in vocabulary.pieces.items())
 
 
 def _without(

@@ -117,11 +117,10 @@ def parse_mark(buffer: bytes, offset: int) -> FrameInfo | None:
         return None
     if _mark_crc(buffer[:12], buffer[_HEAD.size : mark_bytes]) != crc:
         raise DamagedFrame("a frame's mark is altered")
-    return FrameInfo(
-        **dict(zip(FrameInfo.__struct_fields__, _NUMBERS.unpack_from(buffer, _HEAD.size), strict=False)),
-        offset=offset,
-        mark_bytes=mark_bytes,
-    )
+    numbers = dict(zip(FrameInfo.__struct_fields__, _NUMBERS.unpack_from(buffer, _HEAD.size), strict=False))
+    if max(numbers["data_bytes"], numbers["raw_bytes"]) > MAX_RAW_BYTES:
+        raise DamagedFrame("a frame claims to be larger than any is")
+    return FrameInfo(**numbers, offset=offset, mark_bytes=mark_bytes)
 
 
 def find_mark(buffer: bytes, start: int) -> int:

@@ -9,24 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.core.events import SCHEMA, Event, Gap, Header
-from specmon.core.session.codec import Decoder, Unknown
+from specmon.core.events import SCHEMA, Event, Header
 from specmon.core.session.frames import DamagedFrame, parse_mark
 from specmon.core.session.header import not_a_session, parse_header, plain_name
 from specmon.core.session.index import FrameIndex
+from specmon.core.session.lines import FrameReport, damage_gap, read_lines
 from specmon.core.session.target import reason_of
-
-
-class FrameReport(msgspec.Struct):
-    """What reading one frame found besides events."""
-
-    damaged: bool = False
-    bad_lines: int = 0
-    unknown_fields: int = 0
-    unknown_kinds: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 class SessionReader:
@@ -110,7 +99,7 @@ class SessionReader:
             previous = self.frames[number - 1]
             expected = previous.first_event + previous.events
         if info.first_event > expected:
-            yield Gap(t=info.t, count=info.first_event - expected, reason="damaged in the file")
+            yield damage_gap(info.t, info.first_event - expected)
 
     def _frame_events(self, number: int) -> Iterator[Event]:
         info = self.frames[number]
@@ -119,21 +108,11 @@ class SessionReader:
             lines = self._index.lines(self._fd, info)
         except DamagedFrame:
             report.damaged = True
-            yield Gap(t=info.t, count=info.events, reason="damaged in the file")
+            yield damage_gap(info.t, info.events)
             return
         except OSError as error:
             raise SpecmonError(f"{self.path} cannot be read: {reason_of(error)}.") from None
-        decoder = Decoder(self.header.schema)
-        for line in lines:
-            try:
-                event = decoder.decode(line)
-            except ValueError:
-                report.bad_lines += 1
-                continue
-            if isinstance(event, Unknown):
-                report.unknown_kinds[event.kind] += 1
-            report.unknown_fields = decoder.unknown_fields
-            yield event
+        yield from read_lines(lines, self.header.schema, report)
 
     def _warnings(self) -> Iterator[str]:
         reports = self._reports.values()
