@@ -1,7 +1,7 @@
 """Lanes side by side: standings at equal lane clock, whether the outputs agree, and what that lets one say.
 
-A lane's clock is the sum of its own rounds. A ratio exists only between lanes whose tokens are all equal, under
-one recipe; until both lanes are finished it is provisional.
+A lane's clock is the sum of its own rounds. A ratio exists only between lanes whose tokens are all equal,
+under one recipe; until both lanes are finished it is provisional.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Verdict:
     """One lane's output against the first lane's.
 
     `equal`: True or False as far as both have got, None where they cannot be compared, as `output` then says.
-    `first_difference` is a token's index from 0. `ratio` is how much faster the lane is, None where none is due.
+    `first_difference` is a token's index from 0. `ratio` says how much faster the lane is, if one is due.
     """
 
     equal: bool | None
