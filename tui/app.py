@@ -1,0 +1,185 @@
+"""The Textual application: one feed, the screens over it, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from specmon.core import paths
+from specmon.core.engine.messages import LaneConfig, Request
+from specmon.core.errors import SpecmonError
+from specmon.themes import load_theme
+from specmon.tui.feeds.feed import Feed
+from specmon.tui.feeds.live import LiveFeed
+from specmon.tui.feeds.pump import Pump
+from specmon.tui.feeds.replay import ReplayFeed
+from specmon.tui.screens.keys import entries
+from specmon.tui.screens.monitor import MonitorScreen, Start
+from specmon.tui.screens.race import RaceScreen
+from specmon.tui.screens.replay import ReplayScreen
+from specmon.tui.screens.stage import Setup, Stage
+from specmon.tui.widgets.palette import Palette, textual_theme
+
+INTERRUPTED = 130
+TWICE_WITHIN_S = 2.0
+
+
+class SpecmonApp(App[None]):
+    """Shows a live engine (`LiveFeed`) or a recording (`ReplayFeed`).
+
+    Args:
+        theme: a theme's name or file.
+        ascii: draw with ASCII signs alone.
+        mouse: whether `run_app` lets the terminal report the mouse.
+        initial_request: decoded as soon as the models are loaded.
+        template: sampling, seed, stop strings and length of requests typed later; its messages do not count.
+        config: what the engine loads first.
+        record: where the recording is kept from the start; None keeps none. `force` overwrites a file there.
+        recordings: the folder in which the `r` key keeps one; the user's own if None.
+        race_lanes: race `initial_request` on these instead of decoding it once.
+        refresh_hz: how often the feed is drained; 0 leaves that to the caller of `tick`.
+        clock: seconds that only grow.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", "cancel; twice quits", show=False, priority=True),
+        Binding("ctrl+q", "quit", "quit", show=False),
+    ]
+    CSS = "Screen { background: $background; }"
+    TITLE = "specmon"
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        theme: str = "specmon-dark",
+        ascii: bool = False,
+        mouse: bool = True,
+        initial_request: Request | None = None,
+        template: Request | None = None,
+        config: LaneConfig | None = None,
+        record: str | None = None,
+        force: bool = False,
+        recordings: Path | None = None,
+        race_lanes: tuple[LaneConfig, ...] = (),
+        refresh_hz: float = 16.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        look = load_theme(theme)
+        super().__init__(ansi_color=look.ansi)
+        self.register_theme(textual_theme(look))
+        self.theme = look.name
+        self.mouse = mouse
+        self.feed = feed
+        self.pump = Pump(feed)
+        self.setup = Setup(
+            pump=self.pump, palette=Palette(look, no_color=self.no_color), clock=clock, ascii=ascii
+        )
+        self._start = Start(
+            config=config or LaneConfig(),
+            request=initial_request,
+            template=template or initial_request or Request(messages=()),
+            record=record,
+            force=force,
+            recordings=recordings or paths.recordings_dir(),
+        )
+        self._race_lanes = race_lanes
+        self._refresh_hz = refresh_hz
+        self._interrupted_at = float("-inf")
+
+    def on_mount(self) -> None:
+        self.push_screen(self._first_stage())
+        self.call_after_refresh(self._begin)
+
+    def _first_stage(self) -> Stage:
+        if isinstance(self.feed, ReplayFeed):
+            return ReplayScreen(self.setup, self.feed)
+        assert isinstance(self.feed, LiveFeed)
+        return MonitorScreen(self.setup, self.feed, self._start, self._open_race)
+
+    def _begin(self) -> None:
+        """Start the feed once the first screen is painted."""
+        try:
+            self.feed.start()
+        except SpecmonError as error:
+            self.exit(return_code=error.exit_code, message=str(error))
+            return
+        stage = self.stage
+        if isinstance(stage, MonitorScreen):
+            if self._race_lanes and self._start.request is not None:
+                stage.keep_recording()
+                self._open_race(self._start.request)
+            else:
+                stage.begin()
+        if self._refresh_hz > 0:
+            self.set_interval(1 / self._refresh_hz, self.tick)
+
+    def tick(self) -> None:
+        """Drain the feed and draw what changed."""
+        if self._exit:
+            return
+        before = self.pump.ledger, self.pump.ledger.newest_t
+        items = self.pump.poll()
+        stage = self.stage
+        if stage is not None and stage.is_mounted:
+            stage.on_items(items)
+            stage.tick(bool(items) or before != (self.pump.ledger, self.pump.ledger.newest_t))
+
+    @property
+    def stage(self) -> Stage | None:
+        """The screen that shows the feed, under any sheet."""
+        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, Stage)), None)
+
+    def _open_race(self, request: Request) -> None:
+        monitor = self.stage
+        assert isinstance(monitor, MonitorScreen)
+        lanes = self._race_lanes or race_lanes(monitor.plan.config)
+        race = RaceScreen(self.setup, monitor.feed, request, lanes, self._start.recordings)
+        self.push_screen(race, lambda _: monitor.resumed())
+
+    # --- keys of every screen -------------------------------------------------------------------------------
+
+    def action_interrupt(self) -> None:
+        now = self.setup.clock()
+        if now - self._interrupted_at < TWICE_WITHIN_S:
+            self.exit(return_code=INTERRUPTED)
+            return
+        self._interrupted_at = now
+        stage = self.stage
+        if stage is not None:
+            what = "cancelling; " if stage.cancel() else ""
+            stage.say(f"{what}ctrl+c again quits", "warning")
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: every key of the screen, by what it does."""
+        for binding in entries(b for b in type(screen).BINDINGS if isinstance(b, Binding)):
+            action = binding.action
+            yield SystemCommand(
+                f"{binding.description} ({binding.key_display})",
+                binding.tooltip,
+                lambda action=action: self.call_later(screen.run_action, action),
+            )
+
+
+def race_lanes(config: LaneConfig) -> tuple[LaneConfig, ...]:
+    """AR, SD and SSD on the same models."""
+    return tuple(msgspec.structs.replace(config, decoder=decoder) for decoder in ("ar", "sd", "ssd"))
+
+
+def run_app(app: SpecmonApp) -> int:
+    """Run the app until the user leaves, close its feed, and say how it ended (an exit code).
+
+    An exception inside the app is printed by Textual and gives 1.
+    """
+    try:
+        app.run(mouse=app.mouse)
+    finally:
+        app.feed.close()
+    return app.return_code or 0

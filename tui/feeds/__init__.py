@@ -1,0 +1,1 @@
+"""Where a screen's events come from: a running engine or a recording."""

@@ -1,0 +1,59 @@
+"""The feed of a running engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from specmon.core.engine.client import EngineClient
+from specmon.core.engine.messages import Command, Recording
+from specmon.core.errors import SpecmonError
+from specmon.tui.feeds.feed import Died, FeedItem
+
+
+class LiveFeed:
+    """Events and notices of one engine process, which can be started again after it died."""
+
+    def __init__(self, connect: Callable[[], EngineClient] = EngineClient.start) -> None:
+        self._connect = connect
+        self._client: EngineClient | None = None
+        self._recording: str | None = None
+        self._mourned = False
+
+    def start(self) -> None:
+        """Spawn the engine process."""
+        self._client = self._connect()
+        self._mourned = False
+
+    def poll(self) -> list[FeedItem]:
+        """What the engine sent; once it has died and said everything, one `Died`."""
+        client = self._client
+        if client is None:
+            return []
+        items: list[FeedItem] = list(client.poll())
+        for item in items:
+            if isinstance(item, Recording):
+                self._recording = item.path
+        if not self._mourned and not items and not client.alive and (death := client.death()) is not None:
+            self._mourned = True
+            items.append(Died(reason=death.reason, log_tail=death.log_tail, recording=self._recording))
+        return items
+
+    def send(self, command: Command) -> None:
+        """Give the engine a command; one sent to a dead engine is lost, as `Died` tells."""
+        if self._client is None or not self._client.alive:
+            return
+        with suppress(SpecmonError):
+            self._client.send(command)
+
+    def restart(self) -> None:
+        """Replace a dead engine by a new one."""
+        self.close()
+        self._recording = None
+        self.start()
+
+    def close(self) -> None:
+        """Shut the engine down."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None

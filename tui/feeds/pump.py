@@ -1,0 +1,110 @@
+"""Moves events from a feed into a ledger, unless the view is frozen; tells the rest to whoever asks."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from specmon.core.engine.messages import Dropped, Hello, Progress, Ready, Recording
+from specmon.core.events import AnyEvent, Event, Header, Prefill, Round, Turn, TurnEnd
+from specmon.core.metrics.ledger import Ledger
+from specmon.tui.feeds.feed import Died, Feed, FeedItem, Rewound
+
+
+class Pump:
+    """One feed, the ledger computed from it, and what is known about the engine behind it.
+
+    While `frozen`, events wait in order and the ledger stays as it is; notices are handled all the same.
+    `answer` is the newest turn's text so far, frozen or not.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.ledger = Ledger()
+        self.frozen = False
+        self.hello: Hello | None = None
+        self.progress: Progress | None = None
+        self.recording: Recording | None = None
+        self.died: Died | None = None
+        self.dropped = 0
+        self.answer = ""
+        self._header: Header | None = None
+        self._waiting: list[AnyEvent] = []
+
+    def poll(self) -> list[FeedItem]:
+        """Take in what came; returns everything that was no event, and every `Turn` and `TurnEnd`."""
+        told: list[FeedItem] = []
+        for item in self.feed.poll():
+            if isinstance(item, Event):
+                self._take(cast(AnyEvent, item))
+                if isinstance(item, (Turn, TurnEnd)):
+                    told.append(item)
+            else:
+                self._note(item)
+                told.append(item)
+        return told
+
+    def _take(self, event: AnyEvent) -> None:
+        if isinstance(event, Header):
+            self._header = event
+        elif isinstance(event, Turn):
+            self.answer = ""
+        elif isinstance(event, Prefill | TurnEnd):
+            self.answer += event.text
+        elif isinstance(event, Round) and not event.discarded:
+            self.answer += "".join(event.text)
+        if self.frozen:
+            self._waiting.append(event)
+        else:
+            self.ledger.feed(event)
+
+    def _note(self, item: FeedItem) -> None:
+        match item:
+            case Rewound():
+                self.ledger = Ledger()
+                self._waiting.clear()
+            case Hello():
+                self.hello, self.died = item, None
+            case Progress():
+                self.progress = item
+            case Ready():
+                self.progress = None
+            case Recording():
+                self.recording = item
+            case Dropped():
+                self.dropped += item.count
+            case Died():
+                self.died = item
+
+    def freeze(self) -> None:
+        """Hold the ledger as it is; decoding and recording go on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Catch up with everything that came meanwhile."""
+        self.frozen = False
+        for event in self._waiting:
+            self.ledger.feed(event)
+        self._waiting.clear()
+
+    @property
+    def behind(self) -> tuple[int, float]:
+        """How far a frozen view is behind: rounds, and seconds of the stream."""
+        if not self._waiting:
+            return 0, 0.0
+        rounds = sum(isinstance(event, Round) for event in self._waiting)
+        return rounds, max(self._waiting[-1].t - self.ledger.newest_t, 0) / 1e9
+
+    def restarted(self) -> None:
+        """A new engine takes over: its clock starts anew, and so do all figures."""
+        self.thaw()
+        self.ledger = Ledger()
+        self.hello = self.progress = self.recording = self.died = self._header = None
+        self.dropped, self.answer = 0, ""
+
+    def start_over(self) -> Ledger:
+        """Begin an empty ledger that knows the same machine; returns the one before."""
+        self.thaw()
+        before, self.ledger = self.ledger, Ledger()
+        if self._header is not None:
+            self.ledger.feed(self._header)
+        return before

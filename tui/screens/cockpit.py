@@ -1,0 +1,324 @@
+"""The eight panels with their keys: what the monitor and the replay have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from specmon.tui.widgets.ms_per_token_panel import MsPerTokenPanel
+from specmon.tui.widgets.timeline_panel import TimelinePanel
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.widget import Widget
+
+from specmon.core.events import Round
+from specmon.core.metrics.ledger import LaneMetrics
+from specmon.core.metrics.turn import TurnMetrics
+from specmon.tui.screens.arrangement import Chrome, Places, arrange
+from specmon.tui.screens.deck import Deck
+from specmon.tui.screens.formulas import FormulasScreen
+from specmon.tui.screens.help import HelpScreen
+from specmon.tui.screens.keys import hint_line, key
+from specmon.tui.screens.lines_view import LinesView
+from specmon.tui.screens.log_pane import log_lines
+from specmon.tui.screens.stage import Setup, Stage
+from specmon.tui.view import View
+from specmon.tui.widgets.acceptance_panel import AcceptancePanel
+from specmon.tui.widgets.bandwidth_panel import BandwidthPanel
+from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.round_panel import RoundPanel
+from specmon.tui.widgets.rounds_panel import RoundsPanel
+from specmon.tui.widgets.shares_panel import SharesPanel
+from specmon.tui.widgets.status_line import StatusLine
+from specmon.tui.widgets.text_panel import TextPanel
+from specmon.tui.widgets.why_line import WhyLine
+
+PANEL_CLASSES: dict[str, type[Panel]] = {
+    "status": StatusLine,
+    "why": WhyLine,
+    "text": TextPanel,
+    "rounds": RoundsPanel,
+    "round": RoundPanel,
+    "shares": SharesPanel,
+    "timeline": TimelinePanel,
+    "bandwidth": BandwidthPanel,
+    "ms-per-token": MsPerTokenPanel,
+    "acceptance": AcceptancePanel,
+}
+
+ROUND_KEYS: list[Binding] = [
+    key("n", "next_miss", "miss", "next round whose outcome had no branch", section="Rounds", hint=True),
+    key("0", "next_rejection", "a=0", "next round that accepted nothing", section="Rounds"),
+    key("S", "slowest", "slowest", "slowest round of the turn", section="Rounds"),
+    key(", up", "select(-1)", "round", "previous round", section="Rounds", shown=", ↑"),
+    key(
+        ". down",
+        "select(1)",
+        "round",
+        "next round; after the newest, follow again",
+        section="Rounds",
+        shown=". ↓",
+    ),
+    key("p", "pin", "pin", "pin the newest round, and let go", section="Rounds"),
+    key(
+        "enter", "detail", "detail", "the selected round over the whole body", section="Rounds", shown="Enter"
+    ),
+]
+VIEW_KEYS: list[Binding] = [
+    key("z", "zoom_again", "zoom", "zoom the last panel again, and back", section="Panels", hint=True),
+    key("escape", "back", "back", "back out", section="Panels", shown="Esc"),
+    key("t", "fates", "fates", "token fates under the text, on or off", section="Panels"),
+    key("e", "formulas", "formulas", "the formulas behind the WHY line", section="Panels"),
+    key("a", "pan(-1)", "pan", "timeline: earlier", section="Timeline"),
+    key("d", "pan(1)", "pan", "timeline: later", section="Timeline"),
+    key("w", "scale(1)", "zoom in", "timeline: closer", section="Timeline"),
+    key("s", "scale(-1)", "zoom out", "timeline: wider", section="Timeline"),
+    key("f", "fit", "fit", "timeline: fit, and follow", section="Timeline"),
+    key(
+        "pageup",
+        "scroll_text(-1)",
+        "scroll",
+        "text: page up; new text never scrolls it back",
+        section="Panels",
+        shown="PgUp",
+    ),
+    key("pagedown", "scroll_text(1)", "scroll", "text: page down", section="Panels", shown="PgDn"),
+    key("end", "live", "live", "back to the newest: text, timeline and round", section="Panels", shown="End"),
+    key("v", "next_lane", "lane", "next lane, where there are several", section="Panels"),
+    key("l", "log", "log", "the engine's log, and back", section="Panels"),
+]
+LAST_KEYS: list[Binding] = [
+    key("?", "help", "help", "this help", section="General", hint=True),
+    key("q", "app.quit", "quit", "quit; the engine ends with it", section="General", hint=True),
+]
+
+
+class Cockpit(Stage):
+    """Panels, zoom, selection. A subclass adds what stands around the panels, and keys of its own."""
+
+    BINDINGS: ClassVar[list[BindingType]] = []
+    AUTO_FOCUS = ""
+    CHROME: ClassVar[Chrome] = Chrome()
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.lane = 0
+        self.turn: int | None = None  # None follows the newest turn
+        self.selected: int | None = None
+        self.fates = True
+        self.zoomed: str | None = None
+        self._last_zoomed = "text"
+        self.panels = {name: make(palette=setup.palette, id=name) for name, make in PANEL_CLASSES.items()}
+        self.lines = {
+            name: LinesView(setup.palette, id=name)
+            for name in ("hints", "log", "too-small", *self.line_ids())
+        }
+        self.deck = Deck([*self.panels.values(), *self.lines.values(), *self.own_parts()], self.places)
+
+    def line_ids(self) -> tuple[str, ...]:
+        """Ids of further line views the subclass fills in `draw_lines`."""
+        return ()
+
+    def own_parts(self) -> list[Widget]:
+        """Widgets of the subclass, placed by their ids."""
+        return []
+
+    def compose(self) -> ComposeResult:
+        yield self.deck
+
+    def chrome(self) -> Chrome:
+        """What stands around the panels now."""
+        return self.CHROME
+
+    def places(self, size: Size) -> Places:
+        """Where everything goes in a terminal of this size."""
+        return arrange(size.width, size.height, self.chrome(), self.zoomed)
+
+    # --- what is shown --------------------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """The moment to draw."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        view, places = self.view(), self.deck.places
+        with self.app.batch_update():
+            for name, panel in self.panels.items():
+                if name in places:
+                    panel.show(view)
+            self.draw_lines(places)
+
+    def draw_text(self) -> None:
+        if "text" in self.deck.places:
+            self.panels["text"].show(self.view())
+
+    def draw_lines(self, places: Places) -> None:
+        """Fill the line views; the subclass adds its own."""
+        width, height = self.app.size
+        self.lines["hints"].put([self.said or hint_line(self.hint_keys(), width)])
+        if "log" in places:
+            self.lines["log"].put(log_lines(self.pump, places["log"].width, places["log"].height))
+        if "too-small" in places:
+            self.lines["too-small"].put(
+                [
+                    [(f" specmon needs 80×24; this terminal has {width}×{height}.", "warning")],
+                    [(" q quits", "muted")],
+                ]
+            )
+
+    def hint_keys(self) -> list[Binding]:
+        """The keys the hint row tells of."""
+        return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
+
+    @property
+    def lane_metrics(self) -> LaneMetrics | None:
+        """The lane on screen."""
+        return self.pump.ledger.lanes.get(self.lane)
+
+    @property
+    def turn_index(self) -> int:
+        """The turn on screen, 0 for the lane's first."""
+        turns = len(self.lane_metrics.turns) if self.lane_metrics else 0
+        return max(turns - 1, 0) if self.turn is None else min(self.turn, max(turns - 1, 0))
+
+    @property
+    def turn_metrics(self) -> TurnMetrics | None:
+        """The turn on screen; None before the first."""
+        lane = self.lane_metrics
+        return lane.turns[self.turn_index] if lane is not None and lane.turns else None
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Its rounds."""
+        return self.turn_metrics.rounds if self.turn_metrics else []
+
+    # --- panels ---------------------------------------------------------------------------------------------
+
+    def zoom(self, name: str | None) -> None:
+        """Give one panel all the room; None shows all of them again."""
+        self.zoomed = name
+        if name is not None and name != "log":
+            self._last_zoomed = name
+        self.rearrange()
+
+    def rearrange(self) -> None:
+        """Lay out again and draw."""
+        self.deck.rearrange()
+        self.call_after_refresh(self.draw_now)
+
+    def action_zoom(self, name: str) -> None:
+        self.zoom(None if self.zoomed == name else name)
+
+    def action_zoom_again(self) -> None:
+        self.zoom(None if self.zoomed else self._last_zoomed)
+
+    def action_log(self) -> None:
+        self.zoom(None if self.zoomed == "log" else "log")
+
+    def action_back(self) -> None:
+        if self.zoomed is not None:
+            self.zoom(None)
+        elif self.selected is not None:
+            self.selected = None
+            self.draw_now()
+
+    def action_fates(self) -> None:
+        self.fates = not self.fates
+        self.draw_now()
+
+    def action_pan(self, by: int) -> None:
+        self._timeline.pan(by)
+
+    def action_scale(self, by: int) -> None:
+        self._timeline.zoom(by)
+
+    def action_fit(self) -> None:
+        self._timeline.fit()
+
+    def action_scroll_text(self, by: int) -> None:
+        self._text.action_scroll_rows(10 * by)
+
+    def action_live(self) -> None:
+        self.selected = self.turn = None
+        self._text.action_follow()
+        self._timeline.fit()
+        self.draw_now()
+
+    def action_next_lane(self) -> None:
+        lanes = sorted(self.pump.ledger.lanes)
+        if lanes:
+            self.lane = next((lane for lane in lanes if lane > self.lane), lanes[0])
+            self.selected = self.turn = None
+            self.draw_now()
+
+    def action_formulas(self) -> None:
+        self.app.push_screen(FormulasScreen(self.setup, self.lane_metrics, self.turn_metrics))
+
+    def action_help(self) -> None:
+        self.app.push_screen(HelpScreen(self.setup, self.hint_keys()))
+
+    @property
+    def _text(self) -> TextPanel:
+        panel = self.panels["text"]
+        assert isinstance(panel, TextPanel)
+        return panel
+
+    @property
+    def _timeline(self) -> TimelinePanel:
+        panel = self.panels["timeline"]
+        assert isinstance(panel, TimelinePanel)
+        return panel
+
+    # --- rounds ---------------------------------------------------------------------------------------------
+
+    def action_select(self, by: int) -> None:
+        newest = len(self.rounds) - 1
+        wanted = (newest if self.selected is None else self.selected) + by
+        self.selected = None if newest < 0 or wanted > newest else max(wanted, 0)
+        self.draw_now()
+
+    def action_pin(self) -> None:
+        newest = len(self.rounds) - 1
+        self.selected = newest if self.selected is None and newest >= 0 else None
+        self.draw_now()
+
+    def action_detail(self) -> None:
+        self.action_zoom("round")
+
+    def action_next_miss(self) -> None:
+        self.jump(is_miss, "no round of this turn missed")
+
+    def action_next_rejection(self) -> None:
+        self.jump(is_full_rejection, "no draft of this turn was rejected whole")
+
+    def action_slowest(self) -> None:
+        rounds = self.rounds
+        if rounds:
+            self.selected = max(range(len(rounds)), key=lambda i: rounds[i].t1 - rounds[i].t0)
+            self.draw_now()
+
+    def jump(self, wanted: Callable[[Round], bool], otherwise: str) -> None:
+        """Select the next round that is wanted, past the newest from the first again."""
+        rounds = self.rounds
+        found = next((i for i in self._from_selected(len(rounds)) if wanted(rounds[i])), None)
+        if found is None:
+            self.say(otherwise)
+        else:
+            self.selected = found
+            self.draw_now()
+
+    def _from_selected(self, count: int) -> Iterator[int]:
+        start = 0 if self.selected is None else self.selected + 1
+        yield from range(start, count)
+        yield from range(min(start, count))
+
+
+def is_miss(round_: Round) -> bool:
+    """Whether no branch served the round's outcome."""
+    return round_.miss is not None
+
+
+def is_full_rejection(round_: Round) -> bool:
+    """Whether the target agreed with none of the draft."""
+    return bool(round_.draft) and round_.accepted_len == 0

@@ -1,0 +1,90 @@
+"""Keys as data: the bindings, the hint row and the help all come from the same entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.binding import Binding
+
+from specmon.tui.screens.arrangement import PANELS
+from specmon.tui.widgets.lines import Line, line_width
+
+_NAMES = {
+    ",": "comma",
+    ".": "full_stop",
+    "[": "left_square_bracket",
+    "]": "right_square_bracket",
+    "{": "left_curly_bracket",
+    "}": "right_curly_bracket",
+    "-": "minus",
+    "+": "plus",
+    "=": "equals_sign",
+    "?": "question_mark",
+}
+
+
+def key(
+    keys: str,
+    action: str,
+    label: str,
+    help: str,
+    *,
+    section: str,
+    shown: str | None = None,
+    hint: bool = False,
+) -> Binding:
+    """One binding.
+
+    `keys` are single characters or Textual key names separated by spaces; `shown` is how they are written (as
+    typed if None); `label` stands in the hint row if `hint`; `help` is the sentence in the help.
+    """
+    names = ",".join(_NAMES.get(name, name) for name in keys.split())
+    return Binding(
+        names,
+        action,
+        label,
+        show=hint,
+        key_display=shown or keys,
+        tooltip=help,
+        group=Binding.Group(section),
+    )
+
+
+def panel_keys() -> list[Binding]:
+    """1 to 8: one panel over the whole body, and back."""
+    return [
+        key(
+            str(n),
+            f"zoom('{panel}')",
+            "panel",
+            "show panel 1-8 alone, and back",
+            section="Panels",
+            shown="1-8",
+            hint=n == 1,
+        )
+        for n, panel in enumerate(PANELS, start=1)
+    ]
+
+
+def entries(bindings: Iterable[Binding]) -> list[Binding]:
+    """The bindings a help page lists: one for each way of writing the keys; only those with a help sentence."""
+    seen: dict[tuple[str | None, str], Binding] = {}
+    for binding in bindings:
+        if binding.tooltip:
+            seen.setdefault((binding.key_display, binding.tooltip), binding)
+    return list(seen.values())
+
+
+def hint_line(bindings: Iterable[Binding], cells: int) -> Line:
+    """The hint row: as many hints as fit, in their order; the last two (help and quit) always."""
+    shown = [(b.key_display or b.key, b.description) for b in entries(bindings) if b.show]
+    hints: list[Line] = [[(f" {keys}", "accent"), (f" {label} ", "muted")] for keys, label in shown]
+    keep, last = hints[:-2], hints[-2:]
+    room = cells - sum(map(line_width, last))
+    line: Line = []
+    for hint in keep:
+        if line_width(hint) > room:
+            break
+        room -= line_width(hint)
+        line += hint
+    return line + [segment for hint in last for segment in hint]

@@ -1,0 +1,370 @@
+"""The live monitor: a cockpit over a running engine, with a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual.binding import BindingType
+from textual.geometry import Region, Size
+from textual.widget import Widget
+
+from specmon.core import paths
+from specmon.core.engine.messages import (
+    ArMeasured,
+    Cancel,
+    Command,
+    Generate,
+    Idle,
+    LaneConfig,
+    Load,
+    Mark,
+    MeasureAr,
+    Ready,
+    Record,
+    Refused,
+    Request,
+)
+from specmon.core.events import TurnEnd
+from specmon.tui.feeds.feed import Died, FeedItem, Warned
+from specmon.tui.feeds.live import LiveFeed
+from specmon.tui.screens.arrangement import Chrome, Places
+from specmon.tui.screens.choices import Plan
+from specmon.tui.screens.cockpit import LAST_KEYS, ROUND_KEYS, VIEW_KEYS, Cockpit
+from specmon.tui.screens.conversation import Conversation
+from specmon.tui.screens.death import DeathScreen
+from specmon.tui.screens.keys import key, panel_keys
+from specmon.tui.screens.prompt import Prompt
+from specmon.tui.screens.prompt_line import prompt_line, welcome_lines
+from specmon.tui.screens.settings import SettingsScreen
+from specmon.tui.screens.stage import Setup
+from specmon.tui.view import View
+
+PROMPT_MARK_CELLS = 3
+Phase = Literal["starting", "idle", "busy", "dead"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How the monitor begins: what to load, what to ask at once, where recordings go.
+
+    `template` gives later requests all but their messages; `record` keeps a recording from the start,
+    `recordings` is the folder in which the `r` key keeps one.
+    """
+
+    config: LaneConfig
+    request: Request | None
+    template: Request
+    record: str | None
+    force: bool
+    recordings: Path
+
+
+class MonitorScreen(Cockpit):
+    """Drives the engine through `feed`: one request at a time on lane 0."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key(
+            "i",
+            "prompt",
+            "type",
+            "type a prompt; Enter sends it, Esc leaves and keeps the text",
+            section="Request",
+        ),
+        key(
+            "space",
+            "freeze",
+            "freeze",
+            "freeze the view, never decoding",
+            section="Request",
+            shown="Space",
+            hint=True,
+        ),
+        key("x", "cancel", "cancel", "cancel the request", section="Request", hint=True),
+        *panel_keys(),
+        *VIEW_KEYS[:1],
+        *ROUND_KEYS,
+        key("R", "race", "race", "race AR, SD and SSD on this prompt", section="Request", hint=True),
+        key("r", "record", "keep", "keep the recording, or keep it no longer", section="Request", hint=True),
+        key("o", "settings", "set", "settings of the next turn", section="Request", hint=True),
+        key(
+            "b", "measure_ar", "measure AR", "measure an AR step at this length", section="Request", hint=True
+        ),
+        key("m", "mark", "mark", "put a mark into the recording", section="Request", hint=True),
+        key("N", "new", "new", "start a new conversation", section="Request"),
+        key("ctrl+r", "restart", "restart", "start the engine again after it died", section="Request"),
+        *VIEW_KEYS[1:],
+        *LAST_KEYS,
+    ]
+
+    def __init__(self, setup: Setup, feed: LiveFeed, start: Start, race: Callable[[Request], None]) -> None:
+        self.prompt = Prompt(id="prompt")
+        super().__init__(setup)
+        self.feed = feed
+        self.start = start
+        self.plan = Plan(start.config, start.template.max_new_tokens)
+        self.loaded: LaneConfig | None = None
+        self.phase: Phase = "starting"
+        self.running: str | None = None
+        self.conversation = Conversation(start.template)
+        self.queued: Request | None = None
+        self._race = race
+        self._marks = 0
+
+    def line_ids(self) -> tuple[str, ...]:
+        return ("welcome", "prompt-line", "prompt-mark")
+
+    def own_parts(self) -> list[Widget]:
+        return [self.prompt]
+
+    # --- drawing --------------------------------------------------------------------------------------------
+
+    def chrome(self) -> Chrome:
+        return replace(self.CHROME, prompt_rows=self.prompt.rows)
+
+    def places(self, size: Size) -> Places:
+        places = super().places(size)
+        box = places.pop("prompt", None)
+        if box is not None and self.prompt.has_focus:
+            places["prompt-mark"] = Region(box.x, box.y, PROMPT_MARK_CELLS, box.height)
+            places["prompt"] = Region(PROMPT_MARK_CELLS, box.y, box.width - PROMPT_MARK_CELLS, box.height)
+        elif box is not None:
+            places["prompt-line"] = box
+        if self.turn_metrics is None and "text" in places:
+            places["welcome"] = places.pop("text")
+        return places
+
+    def view(self) -> View:
+        pump = self.pump
+        _, seconds_behind = pump.behind
+        return View(
+            ledger=pump.ledger,
+            lane=self.lane,
+            turn=self.turn_index,
+            selected=self.selected,
+            mode="FROZEN" if pump.frozen else "LIVE",
+            ascii=self.setup.ascii,
+            fates=self.fates,
+            recording=pump.recording,
+            behind_ns=round(seconds_behind * 1e9),
+            lost=pump.dropped,
+        )
+
+    def draw_lines(self, places: Places) -> None:
+        super().draw_lines(places)
+        self.lines["prompt-mark"].put([[(" › ", "accent")]])
+        self.lines["prompt-line"].put([prompt_line(self)])
+        if "welcome" in places:
+            region = places["welcome"]
+            self.lines["welcome"].put(welcome_lines(self, region.width, region.height))
+
+    # --- what the engine says -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Send what the start asks for."""
+        self.keep_recording()
+        self.queued = self.start.request
+        if self.queued is not None:
+            self.conversation.take(self.queued)
+        self.load()
+
+    def keep_recording(self) -> None:
+        """Keep a recording from the start, if that was asked for."""
+        if self.start.record is not None:
+            self.feed.send(Record(path=self.start.record, force=self.start.force))
+
+    def load(self) -> None:
+        """Have lane 0 made ready as planned."""
+        self.run_command(Load(lane=0, config=self.plan.config))
+
+    def run_command(self, command: Command) -> None:
+        """Send a command that keeps the engine busy until its `Idle`."""
+        self.running = type(command).__name__
+        if self.phase != "starting":
+            self.phase = "busy"
+        self.feed.send(command)
+
+    def on_items(self, items: Sequence[FeedItem]) -> None:
+        for item in items:
+            match item:
+                case Ready():
+                    self.loaded = self.plan.config
+                    for note in item.notes:
+                        self.say(note, "warning")
+                case TurnEnd():
+                    self._turn_ended(item)
+                case Idle():
+                    self._idle(item.of)
+                case Refused():
+                    self._refused(item)
+                case ArMeasured():
+                    self._ar_measured(item)
+                case Died():
+                    self._died(item)
+                case Warned():
+                    self.say(item.text, "warning")
+
+    def _turn_ended(self, end: TurnEnd) -> None:
+        self.conversation.answered(self.pump.answer)
+        if end.error:
+            self.say(end.error, "error")
+
+    def _idle(self, of: str) -> None:
+        if of != self.running:
+            return
+        self.phase, self.running = "idle", None
+        if self.plan.config != self.loaded and of != "Load":
+            self.load()
+        elif self.queued is not None and self.loaded is not None:
+            request, self.queued = self.queued, None
+            self.generate(request)
+
+    def _refused(self, refused: Refused) -> None:
+        message = f"{refused.message} {refused.hint}".strip()
+        if refused.of == "Load" and self.loaded is None:
+            self.app.exit(return_code=refused.exit_code, message=message)
+            return
+        if refused.of == "Load" and self.loaded is not None:
+            self.plan = Plan(self.loaded, self.plan.max_new_tokens)
+        if refused.of == "Generate":
+            self.conversation.answered("")
+        self.say(message, "error")
+        if refused.of == self.running:
+            self.phase, self.running = "idle", None
+
+    def _ar_measured(self, measured: ArMeasured) -> None:
+        lane = self.pump.ledger.lanes.get(measured.lane)
+        if lane is not None:
+            lane.set_ar_step(measured.kv_len, measured.steps, measured.step_ns)
+        self.say(
+            f"AR step: {measured.step_ns / 1e6:.2f} ms, median of {measured.steps} at KV {measured.kv_len:,}"
+        )
+
+    def _died(self, died: Died) -> None:
+        if self.running == "Generate":
+            self.conversation.answered(self.pump.answer)
+        self.phase, self.running, self.loaded, self.queued = "dead", None, None, None
+        log = self.pump.hello.log if self.pump.hello else None
+        self.app.push_screen(DeathScreen(self.setup, died, log), self._answer_death)
+
+    def _answer_death(self, restart: bool | None) -> None:
+        if restart:
+            self.action_restart()
+
+    def action_restart(self) -> None:
+        if self.phase != "dead":
+            self.say("the engine is running")
+            return
+        self.pump.restarted()
+        self.feed.restart()
+        self.phase, self.selected, self.turn = "starting", None, None
+        self.load()
+        self.draw_now()
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def action_prompt(self) -> None:
+        if self.phase == "dead":
+            self.say("the engine is gone; ctrl+r starts it again", "warning")
+            return
+        self.prompt.focus()
+        self.rearrange()
+
+    def on_prompt_left(self) -> None:
+        self.set_focus(None)
+        self.rearrange()
+
+    def on_text_area_changed(self) -> None:
+        self.deck.rearrange()
+
+    def on_prompt_sent(self, message: Prompt.Sent) -> None:
+        if self.phase == "busy" and self.running == "Generate":
+            self.say("still decoding: Esc, then x cancels", "warning")
+            return
+        self.prompt.history.add(message.text)
+        self.prompt.text = ""
+        self.set_focus(None)
+        request = self.conversation.ask(message.text, self.plan.max_new_tokens)
+        if self.phase == "idle":
+            self.generate(request)
+        else:
+            self.queued = request
+        self.rearrange()
+
+    def generate(self, request: Request) -> None:
+        """Decode one turn."""
+        self.pump.thaw()
+        self.action_live()
+        self.run_command(Generate(lane=0, request=request))
+
+    def cancel(self) -> bool:
+        if self.phase == "busy" and self.running in ("Generate", "MeasureAr"):
+            self.feed.send(Cancel())
+            return True
+        if self.queued is not None:
+            self.queued = None
+            self.conversation.answered("")
+            return True
+        return False
+
+    def action_cancel(self) -> None:
+        self.say("cancelling" if self.cancel() else "nothing is being decoded")
+
+    def action_freeze(self) -> None:
+        if self.pump.frozen:
+            self.pump.thaw()
+        else:
+            self.pump.freeze()
+        self.draw_now()
+
+    def action_live(self) -> None:
+        self.pump.thaw()
+        super().action_live()
+
+    def action_new(self) -> None:
+        self.conversation.forget()
+        self.say("new conversation")
+
+    def action_record(self) -> None:
+        kept = self.pump.recording is not None and self.pump.recording.path is not None
+        self.feed.send(Record(path=None if kept else str(paths.private_dir(self.start.recordings))))
+        self.say("no longer kept" if kept else "the recording is kept, from the start of this run")
+
+    def action_mark(self) -> None:
+        self._marks += 1
+        self.feed.send(Mark(label=f"mark {self._marks}"))
+        self.say(f"mark {self._marks}")
+
+    def action_measure_ar(self) -> None:
+        if self.phase != "idle" or self.turn_metrics is None:
+            self.say("an AR step is measured between turns, after the first", "warning")
+            return
+        self.run_command(MeasureAr(lane=0))
+
+    def action_settings(self) -> None:
+        lane = self.lane_metrics
+        devices = lane.lane.devices if lane else ()
+        self.app.push_screen(SettingsScreen(self.setup, self.plan, devices), self._apply)
+
+    def _apply(self, plan: Plan | None) -> None:
+        if plan is None:
+            return
+        self.plan = plan
+        if self.phase == "idle" and plan.config != self.loaded:
+            self.load()
+        self.draw_now()
+
+    def action_race(self) -> None:
+        question = self.prompt.text.strip() or self.conversation.last_question
+        if self.phase != "idle" or question is None:
+            self.say("a race needs a prompt and an engine at rest", "warning")
+            return
+        self._race(self.conversation.once(question, self.plan.max_new_tokens))
+
+    def resumed(self) -> None:
+        """Back from a race: lane 0 is this conversation's again."""
+        self.loaded = None
+        self.load()
+        self.draw_now()

@@ -1,0 +1,95 @@
+"""The prompt: a mode of its own, entered and left with its text kept."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+MAX_ROWS = 5
+
+
+class History:
+    """The prompts sent so far and a place among them; the draft being typed is the newest entry."""
+
+    def __init__(self) -> None:
+        self._sent: list[str] = []
+        self._at = 0
+        self._draft = ""
+
+    def add(self, text: str) -> None:
+        """Remember a sent prompt; the same one twice in a row is kept once."""
+        if self._sent[-1:] != [text]:
+            self._sent.append(text)
+        self._at, self._draft = len(self._sent), ""
+
+    def older(self, present: str) -> str | None:
+        """The prompt before; None at the oldest. `present` is what the box holds now."""
+        if self._at == 0:
+            return None
+        if self._at == len(self._sent):
+            self._draft = present
+        self._at -= 1
+        return self._sent[self._at]
+
+    def newer(self) -> str | None:
+        """The prompt after, at last the draft; None there."""
+        if self._at == len(self._sent):
+            return None
+        self._at += 1
+        return self._draft if self._at == len(self._sent) else self._sent[self._at]
+
+
+class Prompt(TextArea):
+    """Where the user types: Enter sends, ctrl+j breaks the line, Esc leaves, Up and Down recall."""
+
+    class Sent(Message):
+        """The user pressed Enter on a prompt that is not blank."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Left(Message):
+        """The user left the prompt."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(
+            id=id, soft_wrap=True, show_line_numbers=False, compact=True, highlight_cursor_line=False
+        )
+        self.history = History()
+
+    @property
+    def rows(self) -> int:
+        """Rows the text wants now: one outside the prompt mode, at most MAX_ROWS in it."""
+        return min(max(self.wrapped_document.height, 1), MAX_ROWS) if self.has_focus else 1
+
+    async def _on_key(self, event: events.Key) -> None:
+        handled = self._key(event.key)
+        if handled:
+            event.stop()
+            event.prevent_default()
+        else:
+            await super()._on_key(event)
+
+    def _key(self, key: str) -> bool:
+        match key:
+            case "enter":
+                if self.text.strip():
+                    self.post_message(self.Sent(self.text))
+            case "ctrl+j":
+                self.insert("\n")
+            case "escape":
+                self.post_message(self.Left())
+            case "up" if self.cursor_location[0] == 0:
+                self._recall(self.history.older(self.text))
+            case "down" if self.cursor_location[0] == self.document.line_count - 1:
+                self._recall(self.history.newer())
+            case _:
+                return False
+        return True
+
+    def _recall(self, text: str | None) -> None:
+        if text is not None:
+            self.text = text
+            self.move_cursor(self.document.end)

@@ -1,0 +1,63 @@
+"""The row above the hints, outside the prompt mode, and the first screen's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specmon.tui.screens.choices import plan_label
+from specmon.tui.widgets.bars import bar
+from specmon.tui.widgets.cells import safe_text
+from specmon.tui.widgets.glyphs import glyphs
+from specmon.tui.widgets.lines import Line, fit
+
+if TYPE_CHECKING:
+    from specmon.tui.screens.monitor import MonitorScreen
+
+BAR_CELLS = 24
+
+
+def prompt_line(monitor: MonitorScreen) -> Line:
+    """What matters most now: the engine's end, a frozen view, loading, or what the next turn will be."""
+    pump = monitor.pump
+    if monitor.phase == "dead":
+        return [(" the engine is gone ", "error"), ("│ ctrl+r restarts it", "muted")]
+    if pump.frozen:
+        rounds, seconds = pump.behind
+        text = f" FROZEN · {seconds:.1f} s and {rounds:,} rounds behind; decoding goes on "
+        return [(text, "warning"), ("│ Space or End returns", "muted")]
+    if progress := progress_line(monitor):
+        return progress
+    kept = monitor.prompt.text
+    typed: Line = [(f"{safe_text(kept)[:60]} ", "text"), ("(i goes on typing)", "muted")] if kept else []
+    invitation: Line = [("i type · ↑ history", "muted")]
+    plan = f" │ next turn: {plan_label(monitor.plan)} (o settings)"
+    return [(" › ", "accent"), *(typed or invitation), (plan, "muted")]
+
+
+def progress_line(monitor: MonitorScreen) -> Line:
+    """What loads, with a bar where it is known how far; empty when nothing does."""
+    progress = monitor.pump.progress
+    if progress is None:
+        return [(" starting the engine", "muted")] if monitor.phase == "starting" else []
+    signs = glyphs(monitor.setup.ascii)
+    line: Line = [(f" {safe_text(progress.what)} ", "text")]
+    if progress.fraction is not None:
+        drawn = bar(progress.fraction, BAR_CELLS, signs)
+        line += [(drawn, "accent"), (signs.rest * (BAR_CELLS - len(drawn)), "idle")]
+        line.append((f" {100 * progress.fraction:.0f} %", "muted"))
+    return line
+
+
+def welcome_lines(monitor: MonitorScreen, width: int, height: int) -> list[Line]:
+    """The first screen: one line of what to do, and how far loading is."""
+    signs = glyphs(monitor.setup.ascii)
+    target, draft = monitor.plan.config.target, monitor.plan.config.draft
+    say: Line = [("Press ", "text"), ("i", "accent"), (", type a prompt, ", "text"), ("Enter", "accent")]
+    say += [(" sends it.  ", "text"), ("?", "accent"), (" lists all keys.", "text")]
+    if monitor.queued is not None:
+        say = [("Your prompt is decoded as soon as the models are loaded.", "text")]
+    about: Line = [(f"{safe_text(target)}, draft {safe_text(draft)}: {plan_label(monitor.plan)}", "muted")]
+    body = [say, about, progress_line(monitor)]
+    head = fit([(signs.rule, "border"), (" 1 TEXT ", "title")], width, signs.rule, "border")
+    top = max((height - 1 - len(body)) // 2, 0)
+    return [head, *([[]] * top), *(fit([("  ", "text"), *line], width) for line in body)]

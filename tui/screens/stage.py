@@ -1,0 +1,79 @@
+"""What the app asks of the screen that shows the feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.screen import Screen
+
+from specmon.tui.feeds.feed import FeedItem
+from specmon.tui.feeds.pump import Pump
+from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.palette import Palette
+
+SAID_FOR_S = 5.0
+NUMBERS_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all screens share: the pump, how things look, and the clock (seconds)."""
+
+    pump: Pump
+    palette: Palette
+    clock: Callable[[], float]
+    ascii: bool = False
+
+
+class Stage(Screen[None]):
+    """A screen that draws the feed: about 16 times a second the app calls `on_items` and then `tick`."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        self.setup = setup
+        self.pump = setup.pump
+        self._said: tuple[Line, float] | None = None
+        self._numbers_at = float("-inf")
+
+    def on_items(self, items: Sequence[FeedItem]) -> None:
+        """React to notices, and to turns that began or ended."""
+
+    def tick(self, changed: bool) -> None:
+        """Draw what `changed`: text at once, figures at most four times a second."""
+        now = self.setup.clock()
+        if self._said is not None and now >= self._said[1]:
+            self._said = None
+            changed = True
+        if now - self._numbers_at >= NUMBERS_EVERY_S:
+            self._numbers_at = now
+            self.draw()
+        elif changed:
+            self.draw_text()
+
+    def draw_now(self) -> None:
+        """Draw everything, as after a key."""
+        self._numbers_at = self.setup.clock()
+        self.draw()
+
+    def draw(self) -> None:
+        """Show the present moment on everything visible."""
+        raise NotImplementedError
+
+    def draw_text(self) -> None:
+        """Show the present moment on the streaming text alone."""
+
+    def cancel(self) -> bool:
+        """Cancel what runs; False if nothing does."""
+        return False
+
+    def say(self, text: str, role: Literal["text", "warning", "error"] = "text") -> None:
+        """Show a sentence in the hint row for a few seconds."""
+        self._said = ([(f" {text}", role)], self.setup.clock() + SAID_FOR_S)
+        self.draw_now()
+
+    @property
+    def said(self) -> Line | None:
+        """The sentence that still stands."""
+        return self._said[0] if self._said else None
