@@ -79,12 +79,8 @@ class FrameBuilder:
         )
         self.events_packed += len(self._lines)
         self.rounds_packed += self._rounds
-        self.discard()
-        return mark + data
-
-    def discard(self) -> None:
-        """Drop what was collected."""
         self._encoder.reset()
         self._lines = []
         self._rounds = 0
         self.raw_bytes = 0
+        return mark + data

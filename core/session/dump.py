@@ -14,7 +14,7 @@ from specmon.core.session.codec import Unknown
 _TIMES = ("t", "t0", "t1", "utc_start")
 _MEASURED_ONLY = (Telemetry, ClockSync, Sample)
 _UNSAFE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.encode
 
 
 def dump_lines(events: Iterable[Event], *, times: bool = True) -> Iterator[str]:
@@ -33,8 +33,9 @@ def dump_lines(events: Iterable[Event], *, times: bool = True) -> Iterator[str]:
 
 
 def _plain(event: Event) -> dict[str, Any]:
+    """The event's fields in their own order, the keys of a mapping in it sorted."""
     plain: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
-    return plain
+    return {name: dict(sorted(v.items())) if isinstance(v, dict) else v for name, v in plain.items()}
 
 
 def _without_times(event: dict[str, Any]) -> dict[str, Any]:

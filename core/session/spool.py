@@ -9,8 +9,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-import msgspec
-
+from specmon.core.engine.messages import Recording
 from specmon.core.errors import SpecmonError
 from specmon.core.events import Event, Gap, Header
 from specmon.core.session.build import FrameBuilder
@@ -25,19 +24,6 @@ POLL_S = 0.05
 FRAME_AGE_NS = 150_000_000
 
 _log = logging.getLogger(__name__)
-
-
-class RecorderStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How the recording stands. `path` is None where nothing is kept; `missing` counts events not written."""
-
-    path: Path | None
-    spool: Path | None
-    seconds: float
-    bytes: int  # of the kept file, else of the spool
-    spool_bytes: int
-    events: int
-    missing: int
-    error: str | None
 
 
 class Recorder:
@@ -64,13 +50,13 @@ class Recorder:
         self._frame_started = 0
         self._frame_events = 0  # of the frame being built, those handed to `write`
         self._frame_gap = 0
-        self._missing = 0
+        self._missing = 0  # events not written and not yet said so by a `Gap`
         self._fd = -1
         self._offset = 0
         self._error: str | None = None
         self._closing = False
         self._whole = True
-        self.spool: Path | None = None
+        self.spool_path: Path | None = None
         try:
             self._open_spool()
         except OSError as error:
@@ -83,7 +69,9 @@ class Recorder:
         self._queue.append(event)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all that was written so far is in the spool; False where that takes longer."""
+        """Wait until all that was written so far is in the spool; False where that takes longer or it is closed."""
+        if not self._thread.is_alive():
+            return False
         done = threading.Event()
         self._queue.append(done)
         self._wake.set()
@@ -95,7 +83,7 @@ class Recorder:
         Returns: the path; in a folder the file is named once the lanes are known (see `stats`).
         Raises: UsageError, SpecmonError where the file cannot be created or there is no spool to keep.
         """
-        if self.spool is None:
+        if self.spool_path is None:
             raise SpecmonError(self._error or "There is no spool to keep.")
         keeper = Keeper(Path(path), force=force)
         self.unkeep()
@@ -112,17 +100,13 @@ class Recorder:
                 self._keeper = None
         self._wake.set()
 
-    def stats(self) -> RecorderStats:
-        """Say how the recording stands; cheap."""
+    def stats(self) -> Recording:
+        """Say how the recording stands, also after `close`: path, length, size and what is wrong."""
         keeper = self._keeper
-        return RecorderStats(
-            path=keeper.path if keeper is not None else None,
-            spool=self.spool,
+        return Recording(
+            path=str(keeper.path) if keeper is not None else None,
             seconds=self._builder.last_t / 1e9,
             bytes=keeper.bytes_copied if keeper is not None else self._offset,
-            spool_bytes=self._offset,
-            events=self._builder.events_packed,
-            missing=self._missing,
             error=self._error or (keeper.error if keeper is not None else None),
         )
 
@@ -130,13 +114,12 @@ class Recorder:
         """Write everything, finish the kept file and delete the spool, which stays where that failed."""
         if self._closing:
             return
-        self.unkeep()
         self._closing = True
         self._wake.set()
         self._thread.join()
         if self._fd >= 0:
-            if self._whole and self.spool is not None:
-                self.spool.unlink(missing_ok=True)
+            if self._whole and self.spool_path is not None:
+                self.spool_path.unlink(missing_ok=True)
             os.close(self._fd)
 
     def _run(self) -> None:
@@ -147,7 +130,7 @@ class Recorder:
             is_last = self._closing
             try:
                 self._drain(is_last)
-                self._serve_keepers()
+                self._serve_keepers(is_last)
             except Exception:
                 _log.exception("the recorder failed and goes on")
 
@@ -159,43 +142,43 @@ class Recorder:
                 item.set()
             else:
                 self._take(item)
+        if is_last and self._missing and not self._builder.events:
+            self._start_frame(self._builder.last_t)
         is_due = time.monotonic_ns() - self._frame_started >= FRAME_AGE_NS
-        if self._frame_events and (is_due or is_last or self._ended):
+        if is_due or is_last or self._ended:
             self._store()
 
     def _take(self, event: Event) -> None:
-        self._naming.see(event)
-        if not self._frame_events:
-            self._start_frame(event)
+        if not self._builder.events:
+            self._start_frame(event.t)
         try:
             self._builder.add(keys_only(event) if self._branches == "keys" else event)
         except (ValueError, OverflowError, TypeError) as error:
             self._missing += 1
             _log.warning("an event cannot be recorded: %s", error)
             return
+        self._naming.see(event)
         self._frame_events += 1
         if is_full(self._builder):
             self._store()
 
-    def _start_frame(self, event: Event) -> None:
+    def _start_frame(self, t: int) -> None:
         """Begin a frame; after a loss, with what a file needs at its start and with a `Gap`."""
         self._frame_started = time.monotonic_ns()
-        self._builder.discard()
-        self._frame_gap = self._missing
-        if not self._missing or isinstance(event, Header):
-            self._frame_gap = 0
+        self._frame_events = 0
+        self._frame_gap = count = self._missing
+        if not count:
             return
-        count = self._missing
         if not self._builder.events_packed and self._naming.header is not None:
             start = [self._naming.header, *self._naming.lanes.values()]
             for item in start:
                 self._builder.add(item)
             count -= len(start)
         if count > 0:
-            self._builder.add(Gap(t=event.t, count=count, reason="the recording could not be written"))
+            self._builder.add(Gap(t=t, count=count, reason="the recording could not be written"))
 
     def _store(self) -> None:
-        if not self._frame_events:
+        if not self._builder.events:
             return
         counts = self._builder.events_packed, self._builder.rounds_packed
         chunk = self._builder.pack()
@@ -210,31 +193,31 @@ class Recorder:
             self._offset += len(chunk)
             self._missing -= self._frame_gap
             self._error = None
-        self._frame_events = 0
 
     def _open_spool(self) -> None:
         if self._fd < 0:
-            self.spool, self._fd = create_spool(self._state_dir)
+            self.spool_path, self._fd = create_spool(self._state_dir)
 
     def _describe(self, error: OSError) -> str:
         return f"The recording cannot be written to {self._state_dir}: {reason_of(error)}."
 
-    def _serve_keepers(self) -> None:
+    def _serve_keepers(self, is_last: bool) -> None:
         with self._lock:
             keeper, ended, self._ended = self._keeper, self._ended, []
-        for each in [*ended, *([keeper] if keeper is not None else [])]:
-            self._name(each, must=each in ended)
-        for each in ended:
-            end_mark = pack_end(
-                self._builder.events_packed, self._builder.rounds_packed, self._builder.last_t
-            )
-            self._whole &= each.finish(self._fd, self._offset, end_mark)
-        if keeper is not None and not keeper.needs_name:
+        if keeper is not None and is_last:
+            ended.append(keeper)
+        elif keeper is not None and self._is_named(keeper, must=False):
             keeper.catch_up(self._fd, self._offset)
+        builder = self._builder
+        end_mark = pack_end(builder.events_packed, builder.rounds_packed, builder.last_t)
+        for each in ended:
+            self._whole &= self._is_named(each, must=True) and each.finish(self._fd, self._offset, end_mark)
 
-    def _name(self, keeper: Keeper, *, must: bool) -> None:
+    def _is_named(self, keeper: Keeper, *, must: bool) -> bool:
+        """Name a kept file once the lanes are known, at its end anyway; False where it has no file yet."""
         if keeper.needs_name and (must or self._naming.lanes):
             try:
                 keeper.name(self._naming.path_in(keeper.path))
             except SpecmonError as error:
                 keeper.error = error.message
+        return not keeper.needs_name
