@@ -1,4 +1,4 @@
-"""A package index on this machine that serves ranges and can drop connections, and ways to run the command."""
+"""A package index on this machine that serves ranges and drops connections, and ways to run the command."""
 
 from __future__ import annotations
 

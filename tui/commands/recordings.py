@@ -1,0 +1,57 @@
+"""The recordings at hand: those that come with specmon and the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specmon.core.errors import SpecmonError
+from specmon.tui.commands.output import write_line
+
+SUFFIX = ".session"
+
+
+def shipped_dir() -> Path:
+    """The folder of the recordings that come with specmon."""
+    import specmon.core
+
+    return Path(specmon.core.__path__[0]).resolve().parent / "sessions"
+
+
+def find_recording(name: Path) -> Path:
+    """`name` if it is there, else a shipped recording or one of the user's of that name, else `name`."""
+    from specmon.core.paths import recordings_dir
+
+    if name.exists() or name.parent != Path():
+        return name
+    for folder in (shipped_dir(), recordings_dir()):
+        for candidate in (folder / name, folder / f"{name}{SUFFIX}"):
+            if candidate.is_file():
+                return candidate
+    return name
+
+
+def list_recordings() -> None:
+    """Print both folders' recordings, one line each."""
+    from specmon.core.paths import recordings_dir
+
+    for title, folder in (("Shipped with specmon", shipped_dir()), ("Yours", recordings_dir())):
+        write_line(f"{title} ({folder})")
+        files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+        for file in files:
+            write_line(f"  {file.stem:<40} {file.stat().st_size / 1e6:8.2f} MB  {describe(file)}")
+        if not files:
+            write_line("  none")
+    write_line("Play one with: specmon replay NAME")
+
+
+def describe(path: Path) -> str:
+    """A recording's date and devices, or why it cannot be opened."""
+    from specmon.core.session.reader import SessionReader
+
+    try:
+        with SessionReader.open(path) as reader:
+            header = reader.header
+    except SpecmonError as error:
+        return error.message
+    devices = ", ".join(dict.fromkeys(device.model for device in header.devices)) or "devices not named"
+    return f"{header.utc_start[:10] or 'no date':<10}  {devices}"

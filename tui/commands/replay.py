@@ -1,0 +1,122 @@
+"""`specmon replay`: a recording on the monitor, as text or JSON, dumped line by line, or checked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.tui.commands import options
+from specmon.tui.commands.output import TextStream, say, write_line
+from specmon.tui.commands.recordings import find_recording, list_recordings
+
+if TYPE_CHECKING:
+    from specmon.core.events import AnyEvent, Event
+
+FOLLOW_POLL_S = 0.05
+
+
+def replay(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A recording; without one, those at hand are listed."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check every identity the events must hold.")
+    ] = False,
+    dump: Annotated[bool, typer.Option("--dump", help="Print the events, one JSON line each.")] = False,
+    no_times: Annotated[
+        bool, typer.Option("--no-times", help="With --dump: leave out all times, to compare two recordings.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Track a growing file, or - for a pipe, until it is closed.")
+    ] = False,
+    plain: options.Plain = False,
+    json: options.Json = False,
+    theme: options.Theme = None,
+    ascii: options.Ascii = False,
+    no_mouse: options.NoMouse = False,
+) -> None:
+    """Play a recording on the monitor; needs no GPU and no engine."""
+    if file is None:
+        list_recordings()
+        return
+    if check + dump + json > 1:
+        raise UsageError("--check, --dump and --json exclude each other.")
+    if no_times and not dump:
+        raise UsageError("--no-times goes with --dump.")
+    path = file if str(file) == "-" else find_recording(file)
+    if check:
+        check_recording(path, follow)
+    elif dump:
+        dump_recording(path, follow, times=not no_times)
+    elif plain or json or follow or str(file) == "-" or not options.on_terminal():
+        print_recording(path, follow, json)
+    else:
+        from specmon.tui.commands.screen import look, open_replay
+
+        open_replay(look(theme, ascii, no_mouse), path)
+
+
+def events_of(path: Path, follow: bool) -> Iterator[Event]:
+    """All events of a recording; its warnings go to stderr when it has been read."""
+    if follow or str(path) == "-":
+        yield from _followed(path)
+        return
+    from specmon.core.session.reader import SessionReader
+
+    with SessionReader.open(path) as reader:
+        yield from reader.events()
+        for warning in reader.warnings:
+            say(warning)
+
+
+def _followed(path: Path) -> Iterator[Event]:
+    from specmon.core.session.follow import follow
+
+    for event in follow(path):
+        if event is None:
+            time.sleep(FOLLOW_POLL_S)
+        else:
+            yield event
+
+
+def print_recording(path: Path, follow: bool, json: bool) -> None:
+    """The recorded text and its summary, or the JSON object that the live run printed."""
+    from specmon.tui.commands.report import Report
+
+    report = Report(None if json else TextStream(sys.stdout))
+    for event in events_of(path, follow):
+        report.feed(event)
+    if report.finish(str(path.absolute())) is None:
+        raise SpecmonError(f"{path} holds no turn.")
+
+
+def dump_recording(path: Path, follow: bool, *, times: bool) -> None:
+    """Every event as one line of JSON in one field order."""
+    from specmon.core.session.dump import dump_lines
+
+    for line in dump_lines(events_of(path, follow), times=times):
+        print(line)
+
+
+def check_recording(path: Path, follow: bool) -> None:
+    """Say which identities do not hold. Raises: SpecmonError if there are any."""
+    from specmon.core.metrics.validate import Validator
+
+    validator = Validator()
+    for event in events_of(path, follow):
+        validator.feed(cast("AnyEvent", event))
+    report = validator.finish()
+    for text in report.notes:
+        say(text)
+    for problem in report.problems:
+        write_line(problem)
+    if not report.ok:
+        raise SpecmonError(f"{path} breaks {report.n_problems:,} of the identities that every stream holds.")
+    write_line(f"{path}: {report.n_events:,} events, {report.n_rounds:,} rounds: all identities hold.")

@@ -1,0 +1,113 @@
+"""What is said about decoded turns, the same way for a live run and for a recording."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from specmon.core.events import AnyEvent, Event, Prefill, Round, TurnEnd
+from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.summary import RaceSummary, Summary, race_summary, summary
+from specmon.tui.commands.output import note, write_json
+
+if TYPE_CHECKING:
+    from specmon.tui.commands.output import TextStream
+
+
+class Report:
+    """Takes a stream's events: lane 0's text goes to `stream` (None: nowhere), everything into the ledger."""
+
+    def __init__(self, stream: TextStream | None) -> None:
+        self.ledger = Ledger()
+        self._stream = stream
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+        self.ledger.feed(cast("AnyEvent", event))
+        if self._stream is not None and event.lane == 0:
+            self._stream.write(text_of(event))
+
+    def finish(self, session: str | None) -> Summary | RaceSummary | None:
+        """End the text; then the newest turn's figures: JSON on stdout if there was no text, else on stderr.
+
+        A stream with turns on several lanes is summed up as a race.
+        Returns: the figures, None if there was no turn.
+        """
+        if self._stream is not None:
+            self._stream.close()
+        decoded = [number for number, lane in self.ledger.lanes.items() if lane.turns]
+        if not decoded:
+            return None
+        figures: Summary | RaceSummary
+        if len(decoded) > 1:
+            figures = race_summary(self.ledger, session=session)
+        else:
+            figures = summary(self.ledger, lane=decoded[0], session=session)
+        if self._stream is None:
+            write_json(msgspec.to_builtins(figures))
+        else:
+            lines = race_lines(figures) if isinstance(figures, RaceSummary) else summary_lines(figures)
+            note("\n".join(lines))
+        return figures
+
+    def error(self) -> str | None:
+        """Why lane 0's newest turn failed, None if it did not."""
+        lane = self.ledger.lanes.get(0)
+        end = lane.turns[-1].end if lane and lane.turns else None
+        if end is None:
+            return "The request did not finish."
+        return (end.error or "The request failed.") if end.stop_reason == "error" else None
+
+
+def text_of(event: Event) -> str:
+    """The text an event adds to its turn."""
+    if isinstance(event, Round):
+        return "" if event.discarded else "".join(event.text)
+    return event.text if isinstance(event, Prefill | TurnEnd) else ""
+
+
+def summary_lines(figures: Summary) -> list[str]:
+    """A turn's summary in two lines for people; what does not apply is left out."""
+    speed = [
+        f"{figures.n_tokens} tokens in {figures.rounds} rounds",
+        _figure("τ {:.2f}", figures.tokens_per_round),
+        _figure("α {:.3f}", figures.acceptance_rate),
+        _figure("hit rate {:.2f}", figures.branch_hit_rate),
+        _figure("{:.1f} tok/s decode", figures.tokens_per_s),
+        _figure("{:.2f} ms/token", figures.ms_per_token),
+        _figure("prefill {:.0f} ms", figures.prefill_ms),
+        _figure("overlap {:.0f} ms", figures.overlap_ms),
+        _figure("stopped by {}", figures.stop_reason),
+    ]
+    setup = [
+        figures.decoder.upper(),
+        _figure("draft {}", figures.draft),
+        f"recipe {figures.recipe}",
+        " + ".join(figures.devices),
+        _figure("recording {}", figures.session),
+    ]
+    return [" · ".join(part for part in line if part) for line in (speed, setup)]
+
+
+def race_lines(figures: RaceSummary) -> list[str]:
+    """A race's standings as a table, and what can be said about its outputs."""
+    rows = ["lane  decoder  tokens  rounds      τ  ms/token   hit  ratio"]
+    for number, (lane, ratio) in enumerate(zip(figures.lanes, figures.ratios, strict=True)):
+        rows.append(
+            f"{'ABCD'[number]:<6}{lane.decoder.upper():<7}{lane.n_tokens:>8}{lane.rounds:>8}"
+            f"{_figure('{:.2f}', lane.tokens_per_round) or 'n/a':>7}"
+            f"{_figure('{:.2f}', lane.ms_per_token) or 'n/a':>10}"
+            f"{_figure('{:.2f}', lane.branch_hit_rate) or '–':>6}"
+            f"{_figure('{:.2f}×', ratio) or 'n/a':>7}"
+        )
+    outputs = {
+        True: "All outputs are equal.",
+        False: f"Outputs differ from token {figures.first_difference} on.",
+        None: "Outputs are not compared.",
+    }
+    return [*rows, outputs[figures.equal]]
+
+
+def _figure(form: str, value: object) -> str:
+    return "" if value is None else form.format(value)
