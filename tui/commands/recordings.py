@@ -32,7 +32,8 @@ def find_recording(name: Path) -> Path:
 
 def list_recordings() -> None:
     """Print both folders' recordings, one line each."""
-    from specmon.core.paths import recordings_dir
+    from specmon.core.paths import recordings_dir, state_dir
+    from specmon.core.session.recover import list_recoverable
 
     for title, folder in (("Shipped with specmon", shipped_dir()), ("Yours", recordings_dir())):
         write_line(f"{title} ({folder})")
@@ -42,6 +43,20 @@ def list_recordings() -> None:
         if not files:
             write_line("  none")
     write_line("Play one with: specmon replay NAME")
+    if left := list_recoverable(state_dir()):
+        write_line(f"{len(left)} more left behind by a crash. Keep them with: specmon replay --recover")
+
+
+def recover_all() -> None:
+    """Turn what crashed engines left behind into recordings of the user's, and print where they are."""
+    from specmon.core.paths import private_dir, recordings_dir, state_dir
+    from specmon.core.session.recover import list_recoverable, recover
+
+    left = list_recoverable(state_dir())
+    for spool in left:
+        write_line(str(recover(spool.path, private_dir(recordings_dir()))))
+    if not left:
+        write_line("Nothing was left behind.")
 
 
 def describe(path: Path) -> str:

@@ -13,7 +13,7 @@ import typer
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
 from specmon.tui.commands.output import TextStream, say, write_line
-from specmon.tui.commands.recordings import find_recording, list_recordings
+from specmon.tui.commands.recordings import find_recording, list_recordings, recover_all
 
 if TYPE_CHECKING:
     from specmon.core.events import AnyEvent, Event
@@ -36,6 +36,9 @@ def replay(
     follow: Annotated[
         bool, typer.Option("--follow", help="Track a growing file, or - for a pipe, until it is closed.")
     ] = False,
+    recover: Annotated[
+        bool, typer.Option("--recover", help="Keep what crashed runs left behind as recordings of yours.")
+    ] = False,
     plain: options.Plain = False,
     json: options.Json = False,
     theme: options.Theme = None,
@@ -44,7 +47,7 @@ def replay(
 ) -> None:
     """Play a recording on the monitor; needs no GPU and no engine."""
     if file is None:
-        list_recordings()
+        recover_all() if recover else list_recordings()
         return
     if check + dump + json > 1:
         raise UsageError("--check, --dump and --json exclude each other.")
