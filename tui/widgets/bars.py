@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from specmon.tui.widgets.glyphs import Glyphs
 
 
@@ -27,13 +30,9 @@ def column(fraction: float, rows: int, glyphs: Glyphs) -> list[str]:
     return list(reversed(cells + [" "] * (rows - len(cells))))
 
 
-def nice_step(span: float, at_most: int) -> float:
-    """The smallest of 1, 2, 5 × 10^n that covers `span` in at most `at_most` steps."""
+def nice_step(span: float, at_most: int, factors: Sequence[float] = (1.0, 2.0, 5.0)) -> float:
+    """The smallest of `factors` × 10^n that covers `span` in at most `at_most` steps."""
     if span <= 0 or at_most <= 0:
         return 1.0
-    step = 10.0**-9
-    while True:
-        for factor in (1.0, 2.0, 5.0):
-            if step * factor * at_most >= span:
-                return step * factor
-        step *= 10.0
+    power = 10.0 ** math.floor(math.log10(span / at_most))
+    return next(f * p for p in (power, power * 10) for f in factors if f * p * at_most >= span)

@@ -35,6 +35,7 @@ class Glyphs:
     rest: str
     here: str
     dashes: str
+    mean: str
     rule: str
     axis: str
     tick: str
@@ -82,6 +83,7 @@ UNICODE = Glyphs(
     rest="·",
     here="▲",
     dashes="┄",
+    mean="━",
     rule="─",
     axis="┤",
     tick="┬",
@@ -129,6 +131,7 @@ ASCII = Glyphs(
     rest=".",
     here="^",
     dashes="-",
+    mean="~",
     rule="-",
     axis="|",
     tick="+",

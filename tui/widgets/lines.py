@@ -22,6 +22,7 @@ class Title:
     number: int | None
     name: str
     note: Line
+    keep_case: bool = False  # a box writes its name in capitals unless this is set
 
 
 def plain(line: Iterable[Segment]) -> str:
@@ -122,7 +123,7 @@ def _rule(title: Title, cells: int, glyphs: Glyphs) -> Line:
 
 
 def _title_bar(title: Title, cells: int, glyphs: Glyphs, *, upper: bool) -> Line:
-    name = title.name.upper() if upper else title.name
+    name = title.name.upper() if upper and not title.keep_case else title.name
     label = f"{title.number} {name}" if title.number is not None else name
     left: Line = [(glyphs.rule + " ", "border"), (label, "title"), (" ", "border")]
     right: Line = [(" ", "border"), *title.note, (" " + glyphs.rule, "border")] if title.note else []

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
@@ -59,18 +57,22 @@ class _Row:
 def render_text(view: View, width: int, height: int, state: TextState) -> list[Line]:
     """Draw the lane's conversation up to the view's turn; `state` keeps layout and scrolling."""
     signs = glyphs(view.ascii)
-    cells, lines_left = max(body_width(width, height), 1), body_height(width, height)
-    rows = _rows(view, cells, state, signs)
-    per_row = 2 if view.fates else 1
-    visible = max(lines_left // per_row, 1)
+    body = text_body(view, body_width(width, height), body_height(width, height), state)
+    note = _legend(view, state, signs, width)
+    return in_panel(Title(number=1, name="text", note=note), body, width, height, signs)
+
+
+def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line]:
+    """The visible rows of the conversation, each with its fate line if the view shows fates."""
+    signs = glyphs(view.ascii)
+    rows = _rows(view, max(cells, 1), state, signs)
+    visible = max(lines // (2 if view.fates else 1), 1)
     state.rows_total, state.rows_visible = len(rows), visible
     top = _top(view, rows, visible, state)
     body: list[Line] = []
     for row in rows[top : top + visible]:
         body += _drawn(row, view, last=row is rows[-1], signs=signs)
-    return in_panel(
-        Title(number=1, name="text", note=_legend(view, state, signs, width)), body, width, height, signs
-    )
+    return body
 
 
 def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> list[_Row]:
@@ -177,18 +179,9 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
 
 
 class TextPanel(Panel):
-    """Follows the newest text until the user scrolls up; End follows again."""
+    """Follows the newest text until it is scrolled up; scrolling to the end, or `follow`, follows again."""
 
     NUMBER = 1
-    can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "scroll_rows(-1)", "up", show=False),
-        Binding("down", "scroll_rows(1)", "down", show=False),
-        Binding("pageup", "scroll_rows(-10)", "page up", show=False),
-        Binding("pagedown", "scroll_rows(10)", "page down", show=False),
-        Binding("home", "top", "top", show=False),
-        Binding("end", "follow", "follow", show=False),
-    ]
 
     def __init__(
         self, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None
@@ -204,27 +197,26 @@ class TextPanel(Panel):
         """Whether new text scrolls into view."""
         return self._state.top is None
 
-    def action_scroll_rows(self, rows: int) -> None:
-        """Scroll by text rows; scrolling down to the newest row follows again."""
+    def scroll_rows(self, by: int) -> None:
+        """Scroll by text rows, upwards where negative."""
         newest = max(self._state.rows_total - self._state.rows_visible, 0)
-        top = (newest if self._state.top is None else self._state.top) + rows
+        top = (newest if self._state.top is None else self._state.top) + by
         self._state.top = None if top >= newest else max(top, 0)
         self.redraw()
 
-    def action_top(self) -> None:
-        """Go to the first row."""
-        self._state.top = 0
-        self.redraw()
+    def scroll_page(self, by: int) -> None:
+        """Scroll by pages, upwards where negative."""
+        self.scroll_rows(by * max(self._state.rows_visible - 1, 1))
 
-    def action_follow(self) -> None:
+    def follow(self) -> None:
         """Follow the newest text."""
         self._state.top = None
         self.redraw()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.action_scroll_rows(-2)
+        self.scroll_rows(-2)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.action_scroll_rows(2)
+        self.scroll_rows(2)
