@@ -11,7 +11,7 @@ from pathlib import Path
 
 from specmon.core.engine.messages import Recording
 from specmon.core.errors import SpecmonError
-from specmon.core.events import Event, Gap, Header
+from specmon.core.events import Event, Gap
 from specmon.core.session.build import FrameBuilder
 from specmon.core.session.frames import pack_end
 from specmon.core.session.keep import Keeper
@@ -69,7 +69,7 @@ class Recorder:
         self._queue.append(event)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all that was written so far is in the spool; False where that takes longer or it is closed."""
+        """Wait until all that was written so far is in the spool; False where that takes longer."""
         if not self._thread.is_alive():
             return False
         done = threading.Event()
