@@ -45,7 +45,7 @@ def test_rmsnorm_of_zeros_is_zero() -> None:
     assert torch.equal(rmsnorm(torch.zeros(2, 8), torch.ones(8), 1e-5), torch.zeros(2, 8))
 
 
-@pytest.mark.parametrize("width", [*WIDTHS, 1536, 18944])
+@pytest.mark.parametrize("width", [*WIDTHS, 1536, 3000, 11001, 18944])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_swiglu_row_has_the_same_bits_in_any_batch(
     width: int, dtype: torch.dtype, threads: int, assert_rows_stand_alone: Check
