@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Glyphs:
-    """One set of signs; every sign is one cell wide except `ellipsis` and `newline` in ASCII."""
+    """One set of signs; every sign is one cell wide except `arrow` and `ellipsis` in ASCII."""
 
     ascii: bool
     # fates of tokens
@@ -40,8 +40,9 @@ class Glyphs:
     axis: str
     tick: str
     corner: str
-    origin: str
-    frame: str  # top left, top right, bottom left, bottom right, horizontal, vertical
+    frame: tuple[
+        str, str, str, str, str, str
+    ]  # top left, top right, bottom left, bottom right, horizontal, vertical
     bar: str  # between fields of one line
     arrow: str
     pointer: str
@@ -51,7 +52,6 @@ class Glyphs:
     record: str
     times: str
     ellipsis: str
-    newline: str
 
 
 UNICODE = Glyphs(
@@ -88,8 +88,7 @@ UNICODE = Glyphs(
     axis="┤",
     tick="┬",
     corner="└",
-    origin="└",
-    frame="┌┐└┘─│",
+    frame=("┌", "┐", "└", "┘", "─", "│"),
     bar="│",
     arrow="→",
     pointer="▶",
@@ -99,7 +98,6 @@ UNICODE = Glyphs(
     record="●",
     times="×",
     ellipsis="…",
-    newline="↵",
 )
 
 ASCII = Glyphs(
@@ -136,8 +134,7 @@ ASCII = Glyphs(
     axis="|",
     tick="+",
     corner="+",
-    origin="+",
-    frame="++++-|",
+    frame=("+", "+", "+", "+", "-", "|"),
     bar="|",
     arrow="->",
     pointer=">",
@@ -147,7 +144,6 @@ ASCII = Glyphs(
     record="*",
     times="x",
     ellipsis="...",
-    newline="\\n",
 )
 
 

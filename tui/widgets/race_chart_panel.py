@@ -38,7 +38,7 @@ def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> li
     furthest = max(standing.clock_ns for standing in lanes)
     most = max(max(standing.n_tokens for standing in lanes), 1)
     grid: list[list[tuple[str, str]]] = [[(" ", "text")] * cells for _ in range(rows)]
-    ends: dict[int, tuple[str, str]] = {}
+    ends = _ends(lanes, most, rows)
     for number, standing in enumerate(lanes):
         role, sign = lane_role(standing), signs.series[number % len(signs.series)]
         for cell in range(cells):
@@ -47,13 +47,6 @@ def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> li
                 break
             tokens = standing.turn.tokens_at(clock)
             grid[_row(tokens, most, rows)][cell] = (sign, role)
-        row = _row(standing.n_tokens, most, rows)
-        free = [r for r in range(rows) if r not in ends]
-        if free:
-            ends[min(free, key=lambda r: abs(r - row))] = (
-                f" {standing.letter} {count(standing.n_tokens)}",
-                role,
-            )
     body: list[Line] = []
     for row in range(rows - 1, -1, -1):
         scale = f"{most * (row + 1) // rows:,}"
@@ -61,6 +54,17 @@ def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> li
             [(pad(scale, AXIS - 1, ">") + signs.axis, "muted"), *grid[row], ends.get(row, ("", "text"))]
         )
     return body
+
+
+def _ends(lanes: Sequence[Standing], most: int, rows: int) -> dict[int, tuple[str, str]]:
+    """Each lane's letter and tokens at the right, one a row, the lane with most tokens on top."""
+    ends: dict[int, tuple[str, str]] = {}
+    free, below = rows, min(len(lanes), rows)
+    for standing in sorted(lanes, key=lambda standing: -standing.n_tokens)[:rows]:
+        below -= 1
+        free = max(min(_row(standing.n_tokens, most, rows), free - 1), below)
+        ends[free] = (f" {standing.letter} {count(standing.n_tokens)}", lane_role(standing))
+    return ends
 
 
 def _row(tokens: int, most: int, rows: int) -> int:
