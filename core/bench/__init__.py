@@ -1,0 +1,1 @@
+"""Benchmarks: the figures file, and what a measurement has to say about where it was taken."""
