@@ -1,7 +1,7 @@
 """Run the headless main job on the embedded model and hold its promises against the output.
 
-AR, SD and SSD must give the same tokens; SD must gain from its draft, SSD must hit and overlap; each recording must
-check and replay to the JSON of the live run. Needs `specmon` beside the Python that runs this.
+AR, SD and SSD must give the same tokens; SD must gain from its draft, SSD must hit and overlap; each
+recording must check and replay to the JSON of the live run. Needs `specmon` beside the Python that runs this.
 """
 
 from __future__ import annotations

