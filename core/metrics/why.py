@@ -115,7 +115,7 @@ def _with_drafting(turn: TurnMetrics, time: RoundTime, said: _Said) -> _Said:
         return _Said(f"{said.text} Only {kept} of drafted tokens are kept.", f"{said.short} · {kept} kept")
     if time.draft_ns < WORTH_SAYING * time.round_ns:
         return said
-    misses = f" ({percent(time.miss_rate, 1)} misses)" if time.miss_rate is not None else ""
+    misses = f" ({percent(time.miss_rate, 1)} misses)" if time.miss_rate else ""
     return _Said(
         f"{said.text} Drafting still exposed: {ms(time.draft_ns)} ms{misses}.",
         f"{said.short} · drafting exposed {ms(time.draft_ns)} ms",

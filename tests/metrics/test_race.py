@@ -1,0 +1,142 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specmon.core.events import Round, TurnEnd
+from specmon.core.metrics.race import compare_lanes, decoder_label, standings, token_series
+
+AR = {"decoder": "ar", "devices": ("cuda:0",)}
+SD = {"decoder": "sd"}
+
+
+@pytest.fixture
+def pair(race_stream, plan):
+    """A: 24 AR rounds of 4.1 ms. B: 8 SD rounds of 6.1 ms that emit 3 tokens. Both end with 25 tokens."""
+    return race_stream([([plan(0)] * 24, AR), ([plan(2)] * 8, SD)])
+
+
+def test_standings_by_hand(pair, ledger_of):
+    race = standings(ledger_of(pair))
+    a, b = race.standings
+    assert (a.letter, a.label, a.n_tokens, a.clock_ns) == ("A", "AR", 25, 24 * 4_100_000)
+    assert (b.letter, b.label, b.n_tokens, b.clock_ns) == ("B", "SD K4", 25, 8 * 6_100_000)
+    assert race.horizon_ns == 8 * 6_100_000
+    assert (a.tokens_at_horizon, b.tokens_at_horizon) == (1 + 11, 25)
+    assert race.ranking == [1, 0]
+    assert (b.verify_ms, b.draft_ms) == (4.0, 2.0)
+    assert b.other_ms == pytest.approx(0.1)
+    assert a.turn.ms_per_round == pytest.approx(a.verify_ms + a.draft_ms + a.other_ms)
+    assert a.drain_fraction == 0.0
+
+
+def test_final_ratio_is_the_ratio_of_ms_per_token(pair, ledger_of):
+    verdict = standings(ledger_of(pair)).standings[1].verdict
+    assert (verdict.equal, verdict.provisional, verdict.output) == (True, False, "equal")
+    assert verdict.ratio == (24 * 4_100_000) / (8 * 6_100_000)
+
+
+def test_ratio_is_provisional_until_both_finish(pair, ledger_of):
+    verdict = standings(ledger_of([e for e in pair if not isinstance(e, TurnEnd)][:-8])).standings[1].verdict
+    assert verdict.provisional
+    assert verdict.output == "equal to 17"
+    assert verdict.ratio is not None
+
+
+def test_different_tokens_give_their_place_and_no_ratio(race_stream, plan, ledger_of):
+    events = race_stream([([plan(0)] * 8, AR), ([plan(0)] * 8, AR)])
+    changed = [
+        Round(**{f: getattr(e, f) for f in Round.__struct_fields__} | {"emitted": (7,), "bonus": 7})
+        if isinstance(e, Round) and e.lane == 1 and e.index == 4
+        else e
+        for e in events
+    ]
+    verdict = standings(ledger_of(changed)).standings[1].verdict
+    assert (verdict.equal, verdict.first_difference, verdict.ratio) == (False, 5, None)
+    assert verdict.output == "differs at 5"
+
+
+def test_whole_outputs_of_other_length_differ(race_stream, plan, ledger_of):
+    race = standings(ledger_of(race_stream([([plan(0)] * 8, AR), ([plan(0)] * 6, AR)])))
+    assert race.standings[1].verdict.first_difference == 7
+
+
+@pytest.mark.parametrize(
+    ("config", "output"),
+    [
+        ({"recipe": "fp32"}, "different recipe"),
+        ({"temperature": 0.7}, "equality n/a"),
+        ({"stop_reason": "error"}, "DNF"),
+    ],
+)
+def test_lanes_that_cannot_be_compared_get_no_ratio(race_stream, plan, ledger_of, config, output):
+    race = standings(ledger_of(race_stream([([plan(0)] * 8, AR), ([plan(0)] * 8, AR | config)])))
+    verdict = race.standings[1].verdict
+    assert (verdict.equal, verdict.ratio, verdict.output) == (None, None, output)
+
+
+def test_failed_lane_ranks_last_and_does_not_hold_the_horizon(race_stream, plan, ledger_of):
+    failing = AR | {"stop_reason": "error"}
+    race = standings(ledger_of(race_stream([([plan(0)] * 2, failing), ([plan(0)] * 8, AR)])))
+    assert race.ranking == [1, 0]
+    assert race.horizon_ns == 8 * 4_100_000
+    assert race.standings[0].failed
+    assert not race.standings[0].finished
+
+
+def test_cancelled_lane_is_not_accused_of_another_length(race_stream, plan, ledger_of):
+    cancelled = AR | {"stop_reason": "cancelled"}
+    verdict = (
+        standings(ledger_of(race_stream([([plan(0)] * 8, AR), ([plan(0)] * 5, cancelled)])))
+        .standings[1]
+        .verdict
+    )
+    assert (verdict.equal, verdict.provisional, verdict.output) == (True, True, "equal to 6")
+
+
+def test_wall_is_clocks_and_switching_without_prefill(pair, ledger_of):
+    """Bursts of 8: A, B, A, A, and an empty fifth that ends A; three switches lie between rounds."""
+    race = standings(ledger_of(pair))
+    assert race.wall_ns == 24 * 4_100_000 + 8 * 6_100_000 + race.switching_ns
+    switches = [
+        (a, b)
+        for a, b in zip(
+            [e for e in pair if isinstance(e, Round)],
+            [e for e in pair if isinstance(e, Round)][1:],
+            strict=False,
+        )
+        if b.t0 != a.t1
+    ]
+    assert race.switching_ns == sum(b.t0 - a.t1 for a, b in switches)
+    assert race.switching_ns > 0
+
+
+def test_drain_counts_work_after_a_lanes_turn(race_stream, plan, ledger_of):
+    """A late branch draft outlives the round that ends a burst by 0.5 ms; inside a burst it is no drain."""
+    ssd = [plan(1, outcome="late")] * 16
+    race = standings(ledger_of(race_stream([([plan(0)] * 16, AR), (ssd, {"decoder": "ssd"})])))
+    row = race.standings[1]
+    assert row.drain_fraction == 500_000 / row.clock_ns
+    assert not row.turns_too_short
+
+
+def test_series_starts_with_token_one_at_clock_zero(pair, ledger_of):
+    turn = ledger_of(pair).lanes[1].turns[0]
+    assert token_series(turn)[:3] == [(0, 1), (6_100_000, 4), (12_200_000, 7)]
+
+
+def test_label_shows_draft_len_and_fan_out(stream, plan, ledger_of):
+    turn = ledger_of(stream([plan(1)])).lanes[0].turns[0]
+    assert decoder_label(turn) == "SSD K4"
+
+
+def test_race_without_turns_is_empty(ledger_of):
+    race = standings(ledger_of([]))
+    assert (race.standings, race.ranking, race.horizon_ns, race.wall_ns) == ([], [], 0, 0)
+
+
+@given(data=st.data())
+def test_ar_against_itself_is_one(any_stream, ledger_of, data):
+    events = data.draw(any_stream)
+    one, other = (ledger_of(events).lanes[0].turns[0] for _ in range(2))
+    verdict = compare_lanes(one, other)
+    assert (verdict.equal, verdict.ratio, verdict.provisional) == (True, 1.0, False)
