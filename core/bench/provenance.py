@@ -32,7 +32,7 @@ def provenance(hardware: str, packages: Sequence[str]) -> Provenance:
 
 
 def checkout_commit() -> str | None:
-    """Short commit of the checkout this runs from, "+" if its code differs; None where there is no checkout."""
+    """Short commit of the checkout this runs from, "+" if its code differs; None without a checkout."""
     root = Path(specmon.__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
