@@ -19,8 +19,7 @@ def report_of(events):
 def changed(events, at, /, **fields):
     """The stream with other fields in the round with index `at`."""
     return [
-        msgspec.structs.replace(e, **fields) if isinstance(e, Round) and e.index == index else e
-        for e in events
+        msgspec.structs.replace(e, **fields) if isinstance(e, Round) and e.index == at else e for e in events
     ]
 
 
