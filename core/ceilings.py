@@ -1,7 +1,7 @@
 """How fast each device can read its memory, measured: the denominator of SOL.
 
-The ceiling is the best of a few plain reads of a buffer that is written once; a copy would count two directions
-and a datasheet figure is never reached. Needs torch.
+The ceiling is the best of a few plain reads of a buffer that is written once; a copy would count both
+directions, and a datasheet figure is never reached. Needs torch.
 """
 
 from __future__ import annotations

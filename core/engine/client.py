@@ -200,7 +200,9 @@ class EngineClient:
         elif isinstance(message, Hello):
             self._spool = Path(message.spool) if message.spool else None
         elif isinstance(message, Dropped):
-            self._refill = refill(self._spool, self._delivered, self._delivered + message.count)
+            self._refill = refill(
+                self._spool, self._delivered, self._delivered + message.count, whole=message.whole
+            )
         return message
 
     def _receive(self) -> bool:

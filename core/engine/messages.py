@@ -148,9 +148,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, tag="Recording"):
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="Dropped"):
-    """The view was too slow and `count` events were not sent here; the client reads them from the spool."""
+    """The view was too slow and `count` events were not sent here; the client reads them from the spool.
+
+    `whole`: the spool lacks no event before them, so that an event's place in it is its place in the stream.
+    """
 
     count: int
+    whole: bool = True
 
 
 class ArMeasured(msgspec.Struct, frozen=True, kw_only=True, tag="ArMeasured"):

@@ -1,4 +1,4 @@
-"""Clients of stand-in engines: small programs that speak frames over the descriptor they are given."""
+"""Engines to test against: small programs that speak frames, and the real engine around a scripted lane."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,9 @@ from specmon.core.engine.client import EngineClient
 from specmon.core.engine.messages import Notice
 from specmon.core.events import Event
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 
-_PRELUDE = """
+_FRAMES_ONLY = """
 import os, signal, socket, sys
 from specmon.core.engine import channel, messages
 from specmon.core import events
@@ -26,18 +27,17 @@ def emit(event): sock.sendall(channel.frame_event(event))
 def log(i): return events.Log(t=i, level="info", text=str(i))
 """
 
+Start = Callable[..., EngineClient]
+
 
 @pytest.fixture
-def stand_in(tmp_path: Path) -> Iterator[Callable[..., EngineClient]]:
-    """Start a client whose engine runs the given statements."""
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start clients whose state is in `tmp_path`; they are closed after the test."""
     clients: list[EngineClient] = []
 
-    def start(body: str, **kwargs: object) -> EngineClient:
-        program = tmp_path / f"engine_{len(clients)}.py"
-        program.write_text(_PRELUDE + textwrap.dedent(body))
-        client = EngineClient.start(state_dir=tmp_path / "state", program=[str(program)], **kwargs)  # type: ignore[arg-type]
-        clients.append(client)
-        return client
+    def start(**options: Any) -> EngineClient:
+        clients.append(EngineClient.start(state_dir=tmp_path / "state", **options))
+        return clients[-1]
 
     yield start
     for client in clients:
@@ -45,8 +45,34 @@ def stand_in(tmp_path: Path) -> Iterator[Callable[..., EngineClient]]:
 
 
 @pytest.fixture
-def drain() -> Callable[..., list[Event | Notice]]:
-    """Collect what a client gives until a condition on it holds or the engine is gone."""
+def stand_in(start: Start, tmp_path: Path) -> Start:
+    """Start a client whose engine is just the given statements."""
+
+    def stand_in(body: str) -> EngineClient:
+        program = tmp_path / "stand_in.py"
+        program.write_text(_FRAMES_ONLY + textwrap.dedent(body))
+        return start(program=[str(program)])
+
+    return stand_in
+
+
+@pytest.fixture
+def scripted(start: Start) -> Start:
+    """Start the real engine with lanes that decode by script (see scripted_engine.py) and load no torch."""
+    program = Path(__file__).with_name("scripted_engine.py")
+
+    def scripted(**options: Any) -> EngineClient:
+        return start(program=[str(program)], **options)
+
+    return scripted
+
+
+Drain = Callable[..., list[Event | Notice]]
+
+
+@pytest.fixture
+def drain() -> Drain:
+    """Collect what a client gives until `until(items)` holds or the engine is gone."""
 
     def drain(
         client: EngineClient,

@@ -1,0 +1,181 @@
+"""What the engine does: load lanes, decode, race, measure. Imports torch when the first lane is loaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specmon.core.engine.failures import sentence
+from specmon.core.engine.header import build_header
+from specmon.core.engine.messages import (
+    ArMeasured,
+    Generate,
+    LaneConfig,
+    Load,
+    MeasureAr,
+    Notice,
+    Progress,
+    Race,
+    Ready,
+)
+from specmon.core.engine.stream import OpenTurns, Stream
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.events import Event
+from specmon.core.hardware import Machine, resolve_devices, survey
+from specmon.core.telemetry import TelemetryThread
+
+if TYPE_CHECKING:
+    from specmon.core.decoders.lane import DecodeLane
+    from specmon.core.models.pool import ModelPool
+
+_PROGRESS_PERIOD_S = 0.05
+
+
+class Work:
+    """The lanes of one engine. All methods belong to the main thread.
+
+    Args:
+        stream: where events go, and the clock.
+        notify: where notices go.
+        pin: bind the main thread to its core when it decodes on a CPU.
+    """
+
+    def __init__(self, *, stream: Stream, notify: Callable[[Notice], None], pin: bool) -> None:
+        self._stream = stream
+        self._notify = notify
+        self._pin = pin
+        self._lanes: dict[int, DecodeLane] = {}
+        self._pool: ModelPool | None = None
+        self._machine: Machine | None = None
+        self._gpu_uuids: tuple[str, ...] = ()
+        self._telemetry: TelemetryThread | None = None
+        self._turns = 0
+        self._progress_shown = ("", 0.0)
+
+    def load(self, command: Load) -> None:
+        """Make a lane ready; the first one begins the stream. The lane it replaces stays if this fails."""
+        machine = self._machine or self._survey()
+        devices = resolve_devices(command.config.devices, machine)
+        self._use_cores(devices.names, machine)
+        lane = self._new_lane(msgspec.structs.replace(command.config, devices=",".join(devices.names)))
+        if not self._stream.begun:
+            self._begin(devices.names, machine, lane.hashes)
+        replaced = self._lanes.get(command.lane)
+        self._lanes[command.lane] = lane
+        if replaced is not None:
+            replaced.close()
+        self._stream.emit(lane.describe(command.lane, self._stream.clock()))
+        self._notify(Ready(lane=command.lane, notes=tuple(dict.fromkeys((*devices.notes, *lane.notes)))))
+
+    def generate(self, command: Generate, cancelled: Callable[[], bool]) -> None:
+        """Decode one turn on one lane."""
+        lane = self._lane(command.lane)
+        turn = self._next_turn()
+        self._run(lane.generate(command.request, lane=command.lane, turn=turn, cancelled=cancelled))
+
+    def race(self, command: Race, cancelled: Callable[[], bool]) -> None:
+        """Decode one request on every lane."""
+        if not self._lanes:
+            raise UsageError("No lane is loaded.", "Load two or more before a race.")
+        from specmon.core.decoders.race import race
+
+        lanes = [self._lanes[index] for index in sorted(self._lanes)]
+        self._run(race(lanes, command.request, turn=self._next_turn(), cancelled=cancelled))
+
+    def measure_ar(self, command: MeasureAr) -> None:
+        """Time AR steps at the lane's present KV length."""
+        if command.steps < 1:
+            raise UsageError(f"{command.steps} steps cannot be timed.", "Ask for at least one.")
+        kv_len, step_ns = self._lane(command.lane).measure_ar(command.steps)
+        self._notify(ArMeasured(lane=command.lane, steps=command.steps, kv_len=kv_len, step_ns=step_ns))
+
+    def close(self) -> None:
+        """Give up every lane and thread."""
+        if self._telemetry is not None:
+            self._telemetry.stop()
+        for lane in self._lanes.values():
+            lane.close()
+        self._lanes.clear()
+
+    def _run(self, events: Iterable[Event]) -> None:
+        """Emit a generator's events; a turn it leaves open when it fails is ended as an error."""
+        turns = OpenTurns()
+        try:
+            for event in events:
+                self._stream.emit(event)
+                turns.see(event)
+        except BaseException as error:
+            for end in turns.fail(sentence(error), clock=self._stream.clock):
+                self._stream.emit(end)
+            raise
+
+    def _lane(self, index: int) -> DecodeLane:
+        if index not in self._lanes:
+            raise UsageError(f"Lane {index} is not loaded.", "Load it before it decodes.")
+        return self._lanes[index]
+
+    def _next_turn(self) -> int:
+        self._turns += 1
+        return self._turns - 1
+
+    def _progress(self, what: str, fraction: float | None) -> None:
+        now = time.monotonic()
+        shown_what, shown_at = self._progress_shown
+        if what != shown_what or fraction == 1.0 or now - shown_at >= _PROGRESS_PERIOD_S:
+            self._progress_shown = (what, now)
+            self._notify(Progress(what=what, fraction=fraction))
+
+    def _survey(self) -> Machine:
+        self._progress("loading torch", None)
+        try:
+            from specmon.core.ceilings import cuda_uuids
+        except ModuleNotFoundError as error:
+            raise SpecmonError(
+                f"Decoding needs {error.name}, which is not installed.",
+                "Install it with: pip install 'specmon[engine]'",
+            ) from error
+        self._gpu_uuids = cuda_uuids()
+        self._machine = survey(self._gpu_uuids)
+        return self._machine
+
+    def _use_cores(self, names: tuple[str, ...], machine: Machine) -> None:
+        """On CPU devices: one torch thread, and this thread on the target's core."""
+        import torch
+
+        if not names[0].startswith("cpu:"):
+            return
+        torch.set_num_threads(1)
+        if self._pin and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {machine.core_of(names[0])})
+
+    def _new_lane(self, config: LaneConfig) -> DecodeLane:
+        from specmon.core.decoders.lane import DecodeLane
+        from specmon.core.models.pool import ModelPool
+
+        self._pool = self._pool or ModelPool()
+        return DecodeLane(config, pool=self._pool, progress=self._progress, clock=self._stream.clock)
+
+    def _begin(self, names: tuple[str, ...], machine: Machine, hashes: dict[str, str]) -> None:
+        """Emit the `Header`, with read ceilings measured now, and start the counters."""
+        from specmon.core.ceilings import measure_ceilings
+
+        self._progress("measuring memory read speed", None)
+        rates, source = measure_ceilings(names, machine)
+        devices = [msgspec.structs.replace(machine.devices[n], read_ceiling=rates[n]) for n in names]
+        self._stream.emit(
+            build_header(
+                devices=tuple(devices),
+                gpu_uuids=self._gpu_uuids,
+                ceiling_source=source,
+                hashes=hashes,
+                utc_start=self._stream.utc_start,
+            )
+        )
+        self._telemetry = TelemetryThread(
+            names, emit=self._stream.emit, clock=self._stream.clock, gpu_uuids=self._gpu_uuids
+        )
+        self._telemetry.start()
