@@ -98,17 +98,24 @@ def _without(
     fd: int, index: FrameIndex, merged: set[bytes], pieces: dict[int, str]
 ) -> Iterator[tuple[FrameInfo, list[bytes]]]:
     """Every frame's lines without the merged vocabularies, whose union follows the leading headers."""
-    is_leading = True
+    t = (
+        0 if pieces else None
+    )  # of the last leading event; None once the vocabulary is in, or where there is none
     for info in index.frames:
         lines = [line for line in index.lines(fd, info) if line not in merged]
-        if is_leading and (body := _body_start(lines)) < len(lines):
-            is_leading = False
-            if pieces:
-                lines.insert(body, encode(Vocabulary(t=info.t, pieces=dict(sorted(pieces.items())))))
+        if t is not None:
+            body = _body_start(lines)
+            t = decode(lines[body - 1]).t if body else t
+            if body < len(lines):
+                lines.insert(body, _vocabulary(t, pieces))
+                t = None
         yield info, lines
-    if is_leading and pieces:
-        last = index.frames[-1]
-        yield last, [encode(Vocabulary(t=last.t, pieces=dict(sorted(pieces.items()))))]
+    if t is not None:
+        yield index.frames[-1], [_vocabulary(t, pieces)]
+
+
+def _vocabulary(t: int, pieces: dict[int, str]) -> bytes:
+    return encode(Vocabulary(t=t, pieces=dict(sorted(pieces.items()))))
 
 
 def _body_start(lines: list[bytes]) -> int:
