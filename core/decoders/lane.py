@@ -1,0 +1,309 @@
+"""A lane: one decoder configured and ready, that turns requests into events."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Generator, Iterator, Mapping
+
+import torch
+
+from specmon.core.decoders.choose import Chooser
+from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
+from specmon.core.decoders.run import Limits, Run
+from specmon.core.decoders.target import MAX_ROWS, PrefilledChunk, Target
+from specmon.core.decoders.text_out import TextOut
+from specmon.core.drafters.base import Proposal
+from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
+from specmon.core.engine.messages import LaneConfig, Request
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
+from specmon.core.models.pool import ModelPool, Progress
+
+
+class DecodeLane:
+    """One decoder with its target, drafter and KV caches.
+
+    Args:
+        config: `devices` names them, comma-separated: the target's, then the draft's; one name shares it.
+        pool: where targets are loaded and shared. progress: told what loading does.
+        clock: ns since the stream's zero, monotonic and the same in every process.
+        cores: the CPU core of each "cpu:N".
+    Raises: UsageError or SpecmonError where the configuration cannot work.
+    """
+
+    def __init__(
+        self,
+        config: LaneConfig,
+        *,
+        pool: ModelPool,
+        progress: Progress,
+        clock: Callable[[], int],
+        cores: Mapping[str, int] | None = None,
+    ) -> None:
+        check_config(config)
+        self.config, self._clock = config, clock
+        devices = tuple(config.devices.split(","))
+        self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
+        self._loaded = pool.target(config.target, config.recipe, self._devices[0], progress)
+        self._target = Target(self._loaded, self._devices[0])
+        self._link: DraftLink | None = None
+        if config.decoder != "ar":
+            progress(f"loading draft {config.draft}", None)
+            self._link = self._open_link(pool, clock, cores or {})
+        self._current: Run | None = None
+        self.hashes = {"target": self._loaded.source.fingerprint()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about this configuration."""
+        notes = []
+        if self.config.decoder == "ssd" and len(self._devices) == 1:
+            notes.append("SSD on one device prepares branches before each verification: nothing overlaps.")
+        if self._link and self._link.info.kind == "scripted":
+            notes.append("The scripted drafter knows the text: acceptance is chosen, not measured.")
+        return tuple(notes)
+
+    def describe(self, lane: int, t: int) -> Lane:
+        info = self._link.info if self._link else None
+        return Lane(
+            t=t,
+            lane=lane,
+            decoder=self.config.decoder,
+            target=self._loaded.source.label,
+            drafter=info.label if info else None,
+            drafter_kind=info.kind if info else None,
+            recipe=self._loaded.recipe.name,
+            backend=self._loaded.recipe.backend,
+            devices=self._devices,
+            target_weight_bytes=self._loaded.model.weight_bytes,
+            draft_weight_bytes=info.weight_bytes if info else None,
+            kv_bytes_per_token=self._target.kv.bytes_per_token,
+            draft_kv_bytes_per_token=info.kv_bytes_per_token if info else None,
+            context_length=self._loaded.context_length,
+        )
+
+    def generate(
+        self, request: Request, *, lane: int, turn: int, cancelled: Callable[[], bool]
+    ) -> Iterator[Event]:
+        """Decode one turn: `Turn`, `Prefill`, rounds with the text of new ids before them, `TurnEnd`."""
+        with torch.inference_mode():
+            yield from self._generate(request, lane, turn, cancelled)
+
+    def now(self) -> int:
+        return self._clock()
+
+    def pause_after_round(self) -> None:
+        """Let the round now asked for be the last before a pause: it counts what it leaves running to itself."""
+        if self._current is not None:
+            self._current.pausing = True
+
+    def resume(self) -> None:
+        """End a pause: the next round starts now."""
+        if self._current is not None:
+            self._current.resume()
+
+    def measure_ar(self, steps: int) -> tuple[int, int]:
+        """Time AR steps at the present KV length. Returns: KV length, median ns a step.
+
+        Raises: SpecmonError before the first turn.
+        """
+        if not self._target.held:
+            raise SpecmonError("No AR step can be measured before the first turn.", "Send a prompt first.")
+        with torch.inference_mode():
+            times = self._target.time_steps(steps, self._clock)
+        return len(self._target.held), int(statistics.median(times))
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    # --- one turn ----------------------------------------------------------------------------------------------
+
+    def _generate(
+        self, request: Request, lane: int, turn: int, cancelled: Callable[[], bool]
+    ) -> Iterator[Event]:
+        tokens = self._encode(request)
+        start = self._target.reusable(tokens)
+        yield self._turn_event(request, tokens, start, lane, turn)
+        chooser = Chooser(request.sampling, request.seed)
+        if self._link and self._link.info.kind == "scripted":
+            self._link.script(self._true_text(tokens, start, request, chooser))
+        text = TextOut(self._loaded.tokenizer, request.stop_strings)
+        prefill = yield from self._prefill(tokens, start, chooser, text, lane, turn)
+        assert prefill.token_one is not None
+        run = self._run(request, chooser, text, prefill.token_one, prefill.t, cancelled, lane, turn)
+        self._current = run
+        yield from self._rounds(run)
+        yield run.end()
+
+    def _encode(self, request: Request) -> list[int]:
+        tokenizer = self._loaded.tokenizer
+        if not any(content.strip() for role, content in request.messages if role == "user"):
+            raise UsageError("The prompt is empty.", "Write something to decode from.")
+        if request.raw:
+            tokens = tokenizer.encode("".join(content for _, content in request.messages))
+        else:
+            tokens = tokenizer.encode_chat(request.messages)
+        limit = self._loaded.context_length
+        if not tokens:
+            raise UsageError("The prompt has no tokens.", "Write something to decode from.")
+        if len(tokens) >= limit:
+            raise UsageError(
+                f"The prompt has {len(tokens)} tokens; {self._loaded.source.label} takes {limit - 1} here.",
+                "Shorten it, or start a new conversation.",
+            )
+        return tokens
+
+    def _turn_event(self, request: Request, tokens: list[int], start: int, lane: int, turn: int) -> Turn:
+        speculative = self._link is not None
+        return Turn(
+            t=self._clock(),
+            lane=lane,
+            turn=turn,
+            prompt=next((content for role, content in reversed(request.messages) if role == "user"), None),
+            prompt_tokens=len(tokens),
+            reused_tokens=start,
+            draft_len=self.config.draft_len if speculative else 0,
+            fan_out=self._fan_out() if self.config.decoder == "ssd" else None,
+            sampling=request.sampling,
+            seed=request.seed,
+            max_new_tokens=request.max_new_tokens,
+            stop_strings=request.stop_strings,
+        )
+
+    def _prefill(
+        self, tokens: list[int], start: int, chooser: Chooser, text: TextOut, lane: int, turn: int
+    ) -> Generator[Event, None, Prefill]:
+        """Run the prompt and hand the context to the drafter; yields the events, returns the `Prefill`."""
+        t0 = self._clock()
+        taps = self._link.info.tap_layers if self._link else ()
+        if self._link and not taps:
+            self._link.begin(tokens, None, start)  # the draft takes the prompt in while the target does
+        chunks, features = [], []
+        part: PrefilledChunk | None = None
+        before = self._clock()
+        for part in self._target.prefill(tokens, start, chooser, taps):
+            now = self._clock()
+            chunks.append(PrefillChunk(part.start, part.length, before, now))
+            before = now
+            if part.features_NF is not None:
+                features.append(part.features_NF)
+        assert part is not None
+        assert part.choice is not None
+        if self._link:
+            self._link.begin([*tokens, part.choice], torch.cat(features) if taps else None, start)
+        done = chunks[-1].t1
+        event = Prefill(
+            t=done,
+            lane=lane,
+            turn=turn,
+            t0=t0,
+            chunks=tuple(chunks),
+            token_one=part.choice,
+            text=text.push(part.choice),
+            spans=tuple(Span(0, "main", "prefill", c.t0, c.t1, 0) for c in chunks),
+            bytes=(self._prefill_bytes(chunks),),
+        )
+        yield Vocabulary(t=done, lane=lane, turn=turn, pieces=text.new_pieces([part.choice]))
+        yield event
+        return event
+
+    def _prefill_bytes(self, chunks: list[PrefillChunk]) -> DeviceBytes:
+        positions = sum(chunk.start + chunk.length for chunk in chunks)
+        kv_bytes = positions * self._target.kv.bytes_per_token
+        return DeviceBytes(0, len(chunks) * self._target.model.weight_bytes, kv_bytes, 0)
+
+    def _run(
+        self,
+        request: Request,
+        chooser: Chooser,
+        text: TextOut,
+        token_one: int,
+        started: int,
+        cancelled: Callable[[], bool],
+        lane: int,
+        turn: int,
+    ) -> Run:
+        info = self._link.info if self._link else None
+        return Run(
+            target=self._target,
+            text=text,
+            chooser=chooser,
+            limits=Limits(
+                max_new_tokens=request.max_new_tokens,
+                eos_ids=frozenset(self._loaded.tokenizer.eos_ids),
+                context_length=self._loaded.context_length,
+            ),
+            clock=self._clock,
+            cancelled=cancelled,
+            lane=lane,
+            turn=turn,
+            pending=token_one,
+            started=started,
+            taps=info.tap_layers if info else (),
+            draft_device=len(self._devices) - 1,
+            drafter=info.kind if info else None,
+        )
+
+    def _rounds(self, run: Run) -> Iterator[Event]:
+        if self._link is None:
+            yield from ar_rounds(run)
+        elif self.config.decoder == "sd":
+            yield from sd_rounds(run, self._link, self.config.draft_len)
+        else:
+            yield from ssd_rounds(run, self._link, self.config.draft_len, self._fan_out())
+
+    def _true_text(self, tokens: list[int], start: int, request: Request, chooser: Chooser) -> list[int]:
+        """Decode the request with AR, for a scripted drafter to know; nothing of it is shown or kept."""
+        *_, last = self._target.prefill(tokens, start, chooser, ())
+        assert last.choice is not None
+        silent = TextOut(self._loaded.tokenizer, request.stop_strings)
+        silent.push(last.choice)
+        run = self._run(request, chooser, silent, last.choice, 0, lambda: False, 0, 0)
+        truth = [*tokens, last.choice]
+        while run.going():
+            sheet = run.open_round()
+            run.verify(sheet, Proposal(tokens=()))
+            truth += sheet.emitted
+        return truth
+
+    # --- configuration -----------------------------------------------------------------------------------------
+
+    def _fan_out(self) -> tuple[int, ...]:
+        widths = self.config.fan_out
+        return widths * (self.config.draft_len + 1) if len(widths) == 1 else widths
+
+    def _open_link(self, pool: ModelPool, clock: Callable[[], int], cores: Mapping[str, int]) -> DraftLink:
+        device = self._devices[-1]
+        spec = DrafterSpec(
+            name=resolve_name(self.config.draft, self.config.target),
+            target=self.config.target,
+            recipe=self.config.recipe,
+            device=device,
+            draft_len=self.config.draft_len,
+            n_branches=sum(self._fan_out()) if self.config.decoder == "ssd" else 0,
+            context_length=self._loaded.context_length,
+            cache_dir=pool.cache_dir,
+        )
+        if len(self._devices) == 1:
+            with torch.inference_mode():
+                return InlineLink(build_drafter(spec), clock)
+        return WorkerLink(build_drafter, (spec,), device=device, core=cores.get(device), clock=clock)
+
+
+def check_config(config: LaneConfig) -> None:
+    """Raises: UsageError where numbers cannot work, whatever the model."""
+    if config.decoder == "ar":
+        return
+    if not 1 <= config.draft_len < MAX_ROWS:
+        raise UsageError(f"draft_len {config.draft_len} cannot work.", f"Choose 1 to {MAX_ROWS - 1}.")
+    if config.decoder != "ssd":
+        return
+    if len(config.fan_out) not in (1, config.draft_len + 1):
+        raise UsageError(
+            f"fan_out has {len(config.fan_out)} entries for draft_len {config.draft_len}.",
+            f"Give one for all, or {config.draft_len + 1}.",
+        )
+    if min(config.fan_out) < 0 or sum(config.fan_out) < 1:
+        raise UsageError("fan_out must be 0 or more for each accepted_len, and more than 0 for one.")

@@ -1,0 +1,183 @@
+"""One turn in progress: verification, acceptance and what is emitted. The decoders only say where drafts come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from specmon.core.decoders.choose import Chooser
+from specmon.core.decoders.sheet import Sheet
+from specmon.core.decoders.target import Target, Verified
+from specmon.core.decoders.text_out import TextOut
+from specmon.core.drafters.base import Outcome, Proposal
+from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
+from specmon.kernels.accept.reference import accept_length
+from specmon.kernels.head.reference import top2_margin
+
+_TOKEN_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a turn ends. `context_length` counts prompt and generated tokens."""
+
+    max_new_tokens: int
+    eos_ids: frozenset[int]
+    context_length: int
+
+
+class Run:
+    """Shared state of a turn's round loop.
+
+    Args:
+        pending: token one, emitted by prefill; its KV is not in the cache yet.
+        started: when token one was known (ns); the first round starts there.
+        taps: target layers whose input the drafter needs.
+        draft_device: index of the draft's device in the lane (0: the target's own).
+        drafter: kind of the drafter, None for AR.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: Target,
+        text: TextOut,
+        chooser: Chooser,
+        limits: Limits,
+        clock: Callable[[], int],
+        cancelled: Callable[[], bool],
+        lane: int,
+        turn: int,
+        pending: int,
+        started: int,
+        taps: tuple[int, ...] = (),
+        draft_device: int = 0,
+        drafter: str | None = None,
+    ) -> None:
+        self.target, self.text, self.clock = target, text, clock
+        self.stop_reason: StopReason | None = None
+        self.n_tokens = 1
+        self.pausing = False
+        self._chooser, self._limits, self._cancelled = chooser, limits, cancelled
+        self._lane, self._turn = lane, turn
+        self._pending, self._now = pending, started
+        self._taps, self._draft_device, self._drafter = taps, draft_device, drafter
+        self._n_rounds = 0
+        self._stop_after(pending)
+
+    def going(self) -> bool:
+        """Whether another round is to be run."""
+        if self.stop_reason is None and self._cancelled():
+            self.stop_reason = "cancelled"
+        return self.stop_reason is None
+
+    def open_round(self, draft_len: int = 0) -> Sheet:
+        """Start the next round where the last one ended; the draft is shortened where the context would run out."""
+        room = self._limits.context_length - len(self.target.held) - 1
+        return Sheet(
+            index=self._n_rounds,
+            t0=self._now,
+            requested_k=max(0, min(draft_len, room)),
+            draft_device=self._draft_device,
+            drafter=self._drafter,
+        )
+
+    def drain(self, sheet: Sheet) -> bool:
+        """When the run is to pause: count the time since the outcome to this round, and say so."""
+        if self.pausing:
+            now = self.clock()
+            sheet.span(0, "wait", sheet.t1, now)
+            sheet.t1 = self._now = now
+        return self.pausing
+
+    def resume(self) -> None:
+        """Go on after a pause: the next round starts now."""
+        self.pausing, self._now = False, self.clock()
+
+    def verify(self, sheet: Sheet, proposal: Proposal) -> Outcome:
+        """Run the target over the pending token and the draft, accept, and move the cursor.
+
+        Returns: the tokens that stay and the features of their rows, as the drafter needs to know them.
+        """
+        tokens = [self._pending, *proposal.tokens]
+        t0 = self.clock()
+        verified = self.target.verify(tokens, self._chooser, self._taps)
+        t1 = self.clock()
+        accepted_len = accept_length(torch.tensor(proposal.tokens), torch.tensor(verified.choices))
+        emitted, text = self._emit([*proposal.tokens[:accepted_len], verified.choices[accepted_len]])
+        self._fill(sheet, proposal, verified, accepted_len, emitted, text)
+        self.target.keep(tokens[: len(emitted)])
+        self._pending, self._n_rounds = emitted[-1], self._n_rounds + 1
+        sheet.t1 = self._now = self.clock()
+        sheet.kv_len = len(self.target.held)
+        sheet.span(0, "verify", t0, t1)
+        sheet.span(0, "accept", t1, sheet.t1)
+        features = verified.features_RF[: len(emitted)] if verified.features_RF is not None else None
+        sheet.draft_handoff_bytes = _TOKEN_BYTES * len(emitted) + (
+            features.nbytes if features is not None else 0
+        )
+        sheet.target_handoff_bytes = _TOKEN_BYTES * len(proposal.tokens)
+        return Outcome(accepted=tuple(emitted[:-1]), bonus=emitted[-1], features_AF=features)
+
+    def close(self, sheet: Sheet) -> Iterator[Event]:
+        """The finished round as events, the text of new token ids before it."""
+        ids = [*sheet.proposal.tokens, *sheet.emitted]
+        ids += [i for b in sheet.branches for i in (b.bonus, *b.tokens) if i is not None]
+        if pieces := self.text.new_pieces(ids):
+            yield Vocabulary(t=sheet.t1, lane=self._lane, turn=self._turn, pieces=pieces)
+        yield sheet.event(lane=self._lane, turn=self._turn)
+
+    def end(self) -> TurnEnd:
+        """The turn's end, with the text still held back."""
+        return TurnEnd(
+            t=self.clock(),
+            lane=self._lane,
+            turn=self._turn,
+            stop_reason=self.stop_reason or "cancelled",
+            n_tokens=self.n_tokens,
+            rounds=self._n_rounds,
+            text=self.text.finish(),
+        )
+
+    def _fill(
+        self,
+        sheet: Sheet,
+        proposal: Proposal,
+        verified: Verified,
+        accepted_len: int,
+        emitted: list[int],
+        text: list[str],
+    ) -> None:
+        sheet.proposal, sheet.accepted_len = proposal, accepted_len
+        sheet.emitted, sheet.text = tuple(emitted), tuple(text)
+        sheet.bonus = verified.choices[accepted_len] if len(emitted) > accepted_len else None
+        sheet.margin = top2_margin(verified.logits_RV[accepted_len])
+        sheet.target_weight_bytes = self.target.model.weight_bytes
+        positions = len(self.target.held) + len(verified.choices)
+        sheet.target_kv_bytes = positions * self.target.kv.bytes_per_token
+
+    def _emit(self, candidates: list[int]) -> tuple[list[int], list[str]]:
+        """Of the tokens that stand, those up to the first stop."""
+        emitted: list[int] = []
+        text: list[str] = []
+        for token in candidates:
+            emitted.append(token)
+            text.append(self.text.push(token))
+            self.n_tokens += 1
+            self._stop_after(token)
+            if self.stop_reason is not None:
+                break
+        else:
+            if len(self.target.held) + len(emitted) >= self._limits.context_length:
+                self.stop_reason = "context"
+        return emitted, text
+
+    def _stop_after(self, token: int) -> None:
+        if token in self._limits.eos_ids:
+            self.stop_reason = "eos"
+        elif self.text.stopped:
+            self.stop_reason = "stop"
+        elif self.n_tokens >= self._limits.max_new_tokens:
+            self.stop_reason = "length"

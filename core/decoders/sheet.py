@@ -1,0 +1,112 @@
+"""A round while it is being made: collects spans, bytes and outcomes, then becomes a `Round` event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specmon.core.drafters.base import Drafted, Prepared, Proposal, Verdict, Work
+from specmon.core.events import Branch, DeviceBytes, MissReason, Round, Span, SpanKind
+
+
+@dataclass(kw_only=True)
+class Sheet:
+    """One round's notes. `draft_device` indexes the lane's devices (0: both roles share one)."""
+
+    index: int
+    t0: int
+    requested_k: int
+    draft_device: int
+    drafter: str | None = None
+    t1: int = 0
+    proposal: Proposal = field(default_factory=lambda: Proposal(tokens=()))
+    accepted_len: int = 0
+    bonus: int | None = None
+    emitted: tuple[int, ...] = ()
+    text: tuple[str, ...] = ()
+    margin: float | None = None
+    kv_len: int = 0
+    fan_out: tuple[int, ...] | None = None
+    branches: tuple[Branch, ...] = ()
+    hit: int | None = None
+    miss: MissReason | None = None
+    fallback: str | None = None
+    spans: list[Span] = field(default_factory=list)
+    target_weight_bytes: int = 0
+    target_kv_bytes: int = 0
+    target_handoff_bytes: int = 0
+    draft_work: Work = field(default_factory=Work)
+    draft_handoff_bytes: int = 0
+
+    def span(self, device: int, kind: SpanKind, start: int, end: int, for_round: int | None = None) -> None:
+        if end > start:
+            stream = "draft" if device and device == self.draft_device else "main"
+            of = self.index if for_round is None else for_round
+            self.spans.append(Span(device, stream, kind, start, end, of))
+
+    def drafted(self, drafted: Drafted) -> None:
+        """This round's draft was made now, from the confirmed text."""
+        for start, end in drafted.prefill:
+            self.span(self.draft_device, "prefill", start, end)
+        self.span(self.draft_device, "draft", drafted.t0, drafted.t1)
+        self.draft_work += drafted.work
+
+    def settle(self, verdict: Verdict, fan_out: tuple[int, ...], *, has_successor: bool) -> None:
+        """What became of the branches prepared during this round."""
+        self.fan_out = fan_out
+        self.branches = tuple(_branch(b) for b in verdict.branches)
+        self.draft_work += verdict.work
+        if verdict.t0 is not None and verdict.t1 is not None:
+            self.span(self.draft_device, "branch_draft", verdict.t0, verdict.t1, self.index + 1)
+            if self.draft_device:
+                self.span(self.draft_device, "wait", verdict.t1, verdict.received, self.index + 1)
+        if has_successor:
+            self.hit, self.miss = verdict.hit, verdict.miss
+            self.fallback = self.drafter if verdict.hit is None else None
+
+    def event(self, *, lane: int, turn: int) -> Round:
+        return Round(
+            t=self.t1,
+            lane=lane,
+            turn=turn,
+            index=self.index,
+            t0=self.t0,
+            t1=self.t1,
+            requested_k=self.requested_k,
+            drafter=self.drafter if self.proposal.tokens else None,
+            draft=self.proposal.tokens,
+            draft_probs=self.proposal.probs,
+            accepted_len=self.accepted_len,
+            bonus=self.bonus,
+            emitted=self.emitted,
+            text=self.text,
+            margin=self.margin,
+            kv_len=(self.kv_len,),
+            fan_out=self.fan_out,
+            branches=self.branches,
+            hit=self.hit,
+            miss=self.miss,
+            fallback=self.fallback,
+            features=self.proposal.features,
+            spans=tuple(sorted(self.spans, key=lambda span: (span.start, span.device))),
+            bytes=self._bytes(),
+        )
+
+    def _bytes(self) -> tuple[DeviceBytes, ...]:
+        weights, kv, handoff = self.target_weight_bytes, self.target_kv_bytes, self.target_handoff_bytes
+        work = self.draft_work
+        if self.draft_device:
+            target = DeviceBytes(0, weights, kv, handoff)
+            draft = DeviceBytes(self.draft_device, work.weight_bytes, work.kv_bytes, self.draft_handoff_bytes)
+            return (target, draft)
+        return (DeviceBytes(0, weights + work.weight_bytes, kv + work.kv_bytes, 0),)
+
+
+def _branch(prepared: Prepared) -> Branch:
+    return Branch(
+        prepared.accepted_len,
+        prepared.bonus,
+        prepared.rank,
+        prepared.probability,
+        prepared.proposal.tokens if prepared.proposal else (),
+        prepared.ready_at,
+    )

@@ -1,0 +1,121 @@
+"""The target with its KV cache: prefill a prompt, verify rows, keep what is reusable.
+
+Shapes: R rows, D hidden size, F = features (len(taps) · D), V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specmon.core.decoders.choose import Chooser
+from specmon.core.models.kv import KvCache
+from specmon.core.models.placement import Chunk, Rows
+from specmon.core.models.pool import LoadedModel
+from specmon.core.models.prefill import chunk_plan
+
+#: A verification pass has at most this many rows: the recipe's fixed row count.
+MAX_ROWS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """The target's own choice after each row, and what acceptance needs. `features_RF` is None without taps."""
+
+    choices: list[int]
+    logits_RV: Tensor
+    features_RF: Tensor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefilledChunk:
+    """One chunk of a prompt, run. `choice` is token one on the last chunk."""
+
+    start: int
+    length: int
+    choice: int | None
+    features_NF: Tensor | None
+
+
+class Target:
+    """One sequence on a loaded model. `held` are the token ids whose KV is valid: the cursor is its length."""
+
+    def __init__(self, loaded: LoadedModel, device: str, n_extra_slots: int = MAX_ROWS) -> None:
+        config = loaded.model.config
+        self.model = loaded.model
+        self.device = loaded.model.device
+        self.context_length = loaded.context_length
+        self.kv = KvCache(
+            n_layers=config.n_layers,
+            n_kv_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+            n_slots=loaded.context_length + n_extra_slots,
+            dtype=loaded.recipe.kv,
+            device=str(self.device),
+        )
+        self.held: list[int] = []
+
+    def reusable(self, tokens: Sequence[int]) -> int:
+        """Leading positions of `tokens` whose KV can stay.
+
+        One less than the common prefix, so that the feature before the first new token is computed again: every decoder
+        then starts from the same position, whatever its drafter needs.
+        """
+        same = 0
+        for old, new in zip(self.held, tokens[:-1], strict=False):
+            if old != new:
+                break
+            same += 1
+        return max(0, same - 1)
+
+    def prefill(
+        self, tokens: Sequence[int], start: int, chooser: Chooser, taps: Sequence[int]
+    ) -> Iterator[PrefilledChunk]:
+        """Run positions start … of `tokens`, a chunk at a time."""
+        self._rewind(start)
+        ids = torch.tensor(tokens[start:], device=self.device)
+        for first, length in chunk_plan(start, len(tokens) - start):
+            part = ids[first - start : first - start + length]
+            hidden, features = self.model.hidden(part, self.kv, Chunk(first, length), taps)
+            self._hold(list(tokens[first : first + length]))
+            last = first + length == len(tokens)
+            choice = None
+            if last:
+                logits = self.model.logits(hidden[-1:])
+                choice = chooser.choose(logits, [len(tokens)])[0]
+            yield PrefilledChunk(start=first, length=length, choice=choice, features_NF=features)
+
+    def verify(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> Verified:
+        """Run `tokens` (the pending token, then the draft) as rows at the cursor; the cursor does not move yet."""
+        start = len(self.held)
+        ids = torch.tensor(tokens, device=self.device)
+        hidden, features = self.model.hidden(ids, self.kv, Rows(start, len(tokens)), taps)
+        logits = self.model.logits(hidden)
+        positions = list(range(start + 1, start + 1 + len(tokens)))
+        return Verified(choices=chooser.choose(logits, positions), logits_RV=logits, features_RF=features)
+
+    def keep(self, tokens: Sequence[int]) -> None:
+        """Of the rows just verified, the first len(tokens) stay: the cursor moves past them."""
+        self._hold(list(tokens))
+
+    def time_steps(self, steps: int, clock: Callable[[], int]) -> list[int]:
+        """Time `steps` AR steps at the cursor (ns each) without keeping them."""
+        if not self.held:
+            raise ValueError("nothing is in the KV cache yet")
+        last, chooser, times = self.held[-1], Chooser.greedy(), []
+        for _ in range(steps):
+            t0 = clock()
+            self.verify([last], chooser, ())
+            times.append(clock() - t0)
+        return times
+
+    def _rewind(self, length: int) -> None:
+        del self.held[length:]
+        self.kv.cursor = length
+
+    def _hold(self, tokens: list[int]) -> None:
+        self.held += tokens
+        self.kv.cursor = len(self.held)

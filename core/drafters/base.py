@@ -1,0 +1,163 @@
+"""What a drafter is, and what it hands over.
+
+A drafter follows the confirmed text (`begin`, `commit`), proposes its continuation (`draft`) and, for SSD, prepares
+branches for the outcomes a draft may have (`prepare`). It runs where the draft device is: in the engine, or in a worker
+process of its own (`link`). Token ids are the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from specmon.core.events import MissReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterInfo:
+    """What a lane says about its drafter.
+
+    `tap_layers` are the target layers whose input it needs as features ((): none).
+    """
+
+    kind: str
+    label: str
+    tap_layers: tuple[int, ...] = ()
+    weight_bytes: int = 0
+    kv_bytes_per_token: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """Up to K tokens that may continue the confirmed text; `probs` has one entry a token where it is cheap, else ().
+
+    `features` says what an EAGLE-3 draft started from.
+    """
+
+    tokens: tuple[int, ...]
+    probs: tuple[float, ...] = ()
+    features: Literal["real", "predicted"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What verification decided: the drafted tokens that stay, and the bonus.
+
+    `features_AF` [len(accepted) + 1, F]: the target's features of the rows that stay.
+    """
+
+    accepted: tuple[int, ...]
+    bonus: int
+    features_AF: Tensor | None = None
+
+    @property
+    def accepted_len(self) -> int:
+        return len(self.accepted)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.accepted_len, self.bonus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """One branch: the outcome it is for, and its proposal once finished. Times are the lane clock's (ns)."""
+
+    accepted_len: int
+    bonus: int
+    rank: int
+    probability: float | None
+    proposal: Proposal | None
+    ready_at: int | None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.accepted_len, self.bonus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Counted work of one stretch on the draft device: forward passes, bytes read, launches from the host."""
+
+    forwards: int = 0
+    weight_bytes: int = 0
+    kv_bytes: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            forwards=self.forwards + other.forwards,
+            weight_bytes=self.weight_bytes + other.weight_bytes,
+            kv_bytes=self.kv_bytes + other.kv_bytes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drafted:
+    """A proposal with when it was made and what it cost. `prefill`: when the context before it was taken in, if it was."""
+
+    proposal: Proposal
+    t0: int
+    t1: int
+    work: Work = field(default_factory=Work)
+    prefill: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of a round's branches.
+
+    `hit` indexes `branches`, whose proposal is the next draft; None with `miss` saying why. `t0`…`t1` is the branch
+    draft's stretch (None where none was started); `received` when the outcome arrived on the draft device.
+    """
+
+    branches: tuple[Prepared, ...]
+    hit: int | None
+    miss: MissReason | None
+    t0: int | None
+    t1: int | None
+    received: int
+    work: Work = field(default_factory=Work)
+
+
+Arrived = Callable[[], Outcome | None]
+
+
+class Drafter(Protocol):
+    """Proposes tokens for one sequence. Positions count the whole context, prompt included."""
+
+    info: DrafterInfo
+
+    def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
+        """A turn starts, or its context grows before the first draft: take in all of `tokens` but the last.
+
+        `features_NF` holds the target's features of positions first … len(tokens)-2.
+        """
+        ...
+
+    def draft(self, draft_len: int) -> Proposal:
+        """Propose up to `draft_len` tokens after the confirmed context."""
+        ...
+
+    def prepare(
+        self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
+    ) -> list[Prepared]:
+        """Prepare branches of `draft_len` tokens for outcomes of the last proposal: fan_out[a] for each accepted_len a.
+
+        Between steps it asks `arrived()`; once the outcome is there it goes on only with that outcome's branch, or stops.
+        """
+        ...
+
+    def commit(self, outcome: Outcome) -> None:
+        """The outcome joins the confirmed context; the last proposal and its branches are over."""
+        ...
+
+    def adopt(self, outcome: Outcome, branch: Prepared) -> None:
+        """Like `commit`, and the branch's proposal becomes the last proposal, its work kept."""
+        ...
+
+    def take_work(self) -> Work:
+        """Work since the last call."""
+        ...

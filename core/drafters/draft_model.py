@@ -1,0 +1,51 @@
+"""An independent draft model: a smaller model with the target's vocabulary.
+
+Source: Leviathan et al. 2023; Chen et al. 2023.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specmon.core.drafters.base import DrafterInfo
+from specmon.core.models.kv import KvCache
+from specmon.core.models.placement import Chunk, Placement, Rows
+from specmon.core.models.prefill import chunk_plan
+from specmon.core.models.transformer import Transformer
+
+
+class DraftModelStepper:
+    """Steps a draft model on its own KV cache."""
+
+    lag = 0
+    corrects = False
+
+    def __init__(self, model: Transformer, kv: KvCache, label: str) -> None:
+        self.model = model
+        self.kv = kv
+        self.info = DrafterInfo(
+            kind="draft_model",
+            label=label,
+            weight_bytes=model.weight_bytes,
+            kv_bytes_per_token=kv.bytes_per_token,
+        )
+
+    def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
+        """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
+        ids = torch.tensor(tokens, device=self.model.device)
+        hidden: Tensor | None = None
+        for start, length in chunk_plan(first, len(tokens)):
+            part = ids[start - first : start - first + length]
+            placement: Placement = Rows(start, length) if length <= 16 else Chunk(start, length)
+            hidden, _ = self.model.hidden(part, self.kv, placement)
+        assert hidden is not None
+        return self.model.logits(hidden[-1:]), None
+
+    def step(self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement) -> tuple[Tensor, None]:
+        """Feed one proposed token in each of R rows; logits [R, V]."""
+        hidden, _ = self.model.hidden(ids_R, self.kv, placement)
+        return self.model.logits(hidden), None
+
+    def token_ids(self, indices: Tensor) -> Tensor:
+        return indices

@@ -1,0 +1,187 @@
+"""EAGLE-3: a one-layer head that drafts from the target's own features.
+
+Shapes: R rows, D hidden size, V' the head's vocabulary. The layer's attention reads cat(norm(embedding), norm(feature))
+[R, 2D]; its residual stream is the un-normed feature; its output, before the final norm, is the next step's feature.
+The token at position p is paired with the feature at p-1 and rotated at p-1, which is also its slot.
+Source: Li et al. 2025, "EAGLE-3"; tensor names as published by SafeAILab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specmon.core.drafters.base import DrafterInfo
+from specmon.core.errors import SpecmonError
+from specmon.core.models.build import Builder, rope_table
+from specmon.core.models.config import ModelConfig
+from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.kv import KvCache
+from specmon.core.models.placement import Chunk, Placement, Rows
+from specmon.core.models.prefill import chunk_plan
+from specmon.core.models.recipe import Recipe
+from specmon.core.models.transformer import Attention, Mlp
+from specmon.kernels.linear import Linear
+from specmon.kernels.rmsnorm.reference import rmsnorm
+from specmon.kernels.rope.reference import RopeTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eagle3Head:
+    """The head's weights; `embedding_VD` is the target's. `to_target` [V'] maps the head's indices to target token ids."""
+
+    config: ModelConfig
+    tap_layers: tuple[int, ...]
+    embedding_VD: Tensor
+    fc: Linear
+    input_norm: Tensor
+    hidden_norm: Tensor
+    attention: Attention
+    post_norm: Tensor
+    mlp: Mlp
+    norm: Tensor
+    head: Linear
+    to_target: Tensor
+    rope: RopeTable
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes one drafting step reads (`fc` is read only when real features arrive and is left out)."""
+        linears = (self.attention.qkv, self.attention.o, self.mlp.gate_up, self.mlp.down, self.head)
+        return sum(linear.weight_bytes for linear in linears)
+
+    def layer(
+        self, ids_R: Tensor, feature_RD: Tensor, kv: KvCache, placement: Placement
+    ) -> tuple[Tensor, Tensor]:
+        """One pass. Returns: logits [R, V'] and the output features [R, D]."""
+        eps = self.config.norm_eps
+        x_RD = feature_RD.to(torch.float32, copy=True)
+        embedded = rmsnorm(self.embedding_VD[ids_R], self.input_norm, eps)
+        both = torch.cat([embedded, rmsnorm(x_RD, self.hidden_norm, eps)], dim=-1)
+        rotation = self.rope.rows(placement.positions)
+        x_RD += self.attention(both, self.config, rotation, kv, 0, placement)
+        x_RD += self.mlp(rmsnorm(x_RD, self.post_norm, eps))
+        return self.head(rmsnorm(x_RD, self.norm, eps)), x_RD
+
+
+class Eagle3Stepper:
+    """Steps an EAGLE-3 head on its own one-layer KV cache."""
+
+    lag = 1
+    corrects = True
+
+    def __init__(self, head: Eagle3Head, kv: KvCache, label: str) -> None:
+        self.model = head
+        self.kv = kv
+        self.info = DrafterInfo(
+            kind="eagle3",
+            label=label,
+            tap_layers=head.tap_layers,
+            weight_bytes=head.weight_bytes,
+            kv_bytes_per_token=kv.bytes_per_token,
+        )
+
+    def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Append confirmed tokens at positions first … with the target's features one position before each."""
+        if features_ND is None or len(features_ND) != len(tokens):
+            raise ValueError(f"{len(tokens)} tokens need as many features")
+        device = self.model.embedding_VD.device
+        ids = torch.tensor(tokens, device=device)
+        features = self.model.fc(features_ND.to(device))
+        out: tuple[Tensor, Tensor] | None = None
+        slot = first - self.lag
+        for start, length in chunk_plan(slot, len(tokens)):
+            part = slice(start - slot, start - slot + length)
+            placement: Placement = Rows(start, length) if length <= 16 else Chunk(start, length)
+            out = self.model.layer(ids[part], features[part], self.kv, placement)
+        assert out is not None
+        return out[0][-1:], out[1][-1:]
+
+    def step(
+        self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement
+    ) -> tuple[Tensor, Tensor | None]:
+        """Feed one proposed token in each of R rows, paired with the head's own feature."""
+        assert carry_RD is not None
+        return self.model.layer(ids_R, carry_RD, self.kv, placement)
+
+    def token_ids(self, indices: Tensor) -> Tensor:
+        return self.model.to_target[indices]
+
+
+def is_eagle3(raw_config: dict[str, Any]) -> bool:
+    return any("eagle3" in str(name).lower() for name in raw_config.get("architectures") or ())
+
+
+def load_eagle3(
+    file: HfFolder,
+    target: ModelConfig,
+    embedding_VD: Tensor,
+    recipe: Recipe,
+    device: str,
+    *,
+    max_positions: int,
+) -> Eagle3Head:
+    """Read a published EAGLE-3 head for `target`.
+
+    Raises: SpecmonError where the head is for another hidden size or vocabulary, or lacks a tensor.
+    """
+    config, builder = file.config, Builder(file, recipe, device)
+    if (config.hidden_size, config.vocab_size) != (target.hidden_size, target.vocab_size):
+        raise SpecmonError(
+            f"{file.where} is for a target of hidden size {config.hidden_size} and {config.vocab_size} tokens, "
+            f"this one has {target.hidden_size} and {target.vocab_size}.",
+            "Choose a head trained for this target.",
+        )
+    taps = tap_layers(file.raw_config, target.n_layers)
+    hidden = config.hidden_size
+    draft_vocab = file.read("lm_head.weight").data.shape[0]
+    return Eagle3Head(
+        config=config,
+        tap_layers=taps,
+        embedding_VD=embedding_VD,
+        fc=builder.linear("fc.weight", (hidden, len(taps) * hidden)),
+        input_norm=builder.norm("midlayer.input_layernorm.weight", hidden),
+        hidden_norm=builder.norm("midlayer.hidden_norm.weight", hidden),
+        attention=builder.attention("midlayer", 2 * hidden),
+        post_norm=builder.norm("midlayer.post_attention_layernorm.weight", hidden),
+        mlp=builder.mlp("midlayer"),
+        norm=builder.norm("norm.weight", hidden),
+        head=builder.linear("lm_head.weight", (draft_vocab, hidden)),
+        to_target=_to_target(file, draft_vocab, target.vocab_size).to(embedding_VD.device),
+        rope=rope_table(config, builder.device, max_positions),
+    )
+
+
+def tap_layers(raw_config: dict[str, Any], n_layers: int) -> tuple[int, ...]:
+    """Target layers whose input feeds the head: the configuration's, else {2, L//2, L-3}.
+
+    Raises: SpecmonError for a layer the target does not have.
+    """
+    named: Sequence[int] | None = (raw_config.get("eagle_config") or {}).get(
+        "eagle_aux_hidden_state_layer_ids"
+    )
+    taps = tuple(int(i) for i in named) if named else (2, n_layers // 2, n_layers - 3)
+    if not all(0 <= i <= n_layers for i in taps):
+        raise SpecmonError(
+            f"The EAGLE-3 head wants features of layers {list(taps)}; the target has {n_layers}."
+        )
+    return taps
+
+
+def _to_target(file: HfFolder, draft_vocab: int, vocab_size: int) -> Tensor:
+    """Target ids of the head's indices: i + d2t[i]; the identity where both vocabularies are the same."""
+    indices = torch.arange(draft_vocab)
+    if "d2t" not in file.names():
+        if draft_vocab != vocab_size:
+            raise SpecmonError(f"{file.where} has a vocabulary of its own but no d2t to map it.")
+        return indices
+    ids = indices + file.read("d2t").data
+    if len(ids) != draft_vocab or int(ids.min()) < 0 or int(ids.max()) >= vocab_size:
+        raise SpecmonError(
+            f"{file.where} maps its vocabulary (d2t) outside the target's {vocab_size} tokens."
+        )
+    return ids

@@ -1,0 +1,198 @@
+"""How the round loop reaches a drafter: in its own process, or here.
+
+Every wait is bounded: a worker that died is noticed and said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from specmon.core.drafters.base import Drafted, Drafter, DrafterInfo, Outcome, Verdict
+from specmon.core.drafters.desk import Desk
+from specmon.core.errors import SpecmonError
+
+Clock = Callable[[], int]
+_POLL_S = 0.25
+_LOAD_LIMIT_S = 600.0
+_ANSWER_LIMIT_S = 120.0
+
+
+class DraftLink(Protocol):
+    """The round loop's side of a drafter. `apart`: it runs on a device of its own, at the same time as the target."""
+
+    info: DrafterInfo
+    apart: bool
+
+    def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None: ...
+
+    def script(self, truth: list[int]) -> None:
+        """Hand a scripted drafter the true text."""
+        ...
+
+    def draft(self, draft_len: int) -> Drafted:
+        """Draft after the confirmed context and wait for it."""
+        ...
+
+    def prepare(self, fan_out: tuple[int, ...], draft_len: int) -> None:
+        """Start preparing branches for the last proposal's outcomes."""
+        ...
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Say what verification decided."""
+        ...
+
+    def verdict(self) -> Verdict:
+        """After `prepare` and `outcome`: what became of the branches. On a hit its branch is the last proposal."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InlineLink:
+    """The drafter runs here, one thing after the other: both roles on one device."""
+
+    apart = False
+
+    def __init__(self, drafter: Drafter, clock: Clock) -> None:
+        self.info = drafter.info
+        self._desk = Desk(drafter, clock)
+        self._verdict: Verdict | None = None
+
+    def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
+        self._verdict = None
+        self._desk.begin(tokens, features_NF, first)
+
+    def script(self, truth: list[int]) -> None:
+        self._desk.script(truth)
+
+    def draft(self, draft_len: int) -> Drafted:
+        return self._desk.draft(draft_len)
+
+    def prepare(self, fan_out: tuple[int, ...], draft_len: int) -> None:
+        self._desk.prepare(fan_out, draft_len, lambda: None)
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._verdict = self._desk.settle(outcome)
+
+    def verdict(self) -> Verdict:
+        assert self._verdict is not None
+        verdict, self._verdict = self._verdict, None
+        return verdict
+
+    def close(self) -> None:
+        pass
+
+
+class WorkerLink:
+    """The drafter runs in a process of its own, pinned to its device.
+
+    Args:
+        build: makes the drafter in the worker; must be importable by name, with picklable arguments.
+        core: the CPU core to run on, None for any. clock: the lane clock.
+    """
+
+    apart = True
+
+    def __init__(
+        self,
+        build: Callable[..., Drafter],
+        arguments: tuple[Any, ...],
+        *,
+        device: str,
+        core: int | None,
+        clock: Clock,
+    ) -> None:
+        from specmon.core.drafters.worker import run_worker
+
+        clock_zero = time.monotonic_ns() - clock()
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=run_worker,
+            args=(theirs, build, arguments, device, core, clock_zero),
+            name=f"specmon draft {device}",
+            daemon=True,
+        )
+        self._process.start()
+        theirs.close()
+        self.info: DrafterInfo = self._receive(_LOAD_LIMIT_S)
+
+    def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
+        self._send("begin", tokens, _on_host(features_NF), first)
+
+    def script(self, truth: list[int]) -> None:
+        self._send("script", truth)
+
+    def draft(self, draft_len: int) -> Drafted:
+        self._send("draft", draft_len)
+        drafted: Drafted = self._receive(_ANSWER_LIMIT_S)
+        return drafted
+
+    def prepare(self, fan_out: tuple[int, ...], draft_len: int) -> None:
+        self._send("prepare", fan_out, draft_len)
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._send("outcome", outcome.accepted, outcome.bonus, _on_host(outcome.features_AF))
+
+    def verdict(self) -> Verdict:
+        verdict: Verdict = self._receive(_ANSWER_LIMIT_S)
+        return verdict
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+        self._process.join(timeout=2)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join(timeout=2)
+
+    def _send(self, *message: Any) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError as broken:
+            raise self._death() from broken
+
+    def _receive(self, limit_s: float) -> Any:
+        return receive(self._pipe, limit_s, self._process.is_alive, self._death)
+
+    def _death(self) -> SpecmonError:
+        self._process.join(timeout=2)
+        code = self._process.exitcode
+        return SpecmonError(
+            f"The draft worker died (exit code {code}).",
+            "Its last words are in the engine's log; decode again.",
+        )
+
+
+def receive(
+    pipe: Connection, limit_s: float, alive: Callable[[], bool], death: Callable[[], SpecmonError]
+) -> Any:
+    """Wait for one answer, at most `limit_s`; an answer that is an exception is raised.
+
+    Raises: SpecmonError if the other side is gone, silent, or reports one.
+    """
+    deadline = time.monotonic() + limit_s
+    while not pipe.poll(_POLL_S):
+        if not alive() and not pipe.poll(0):
+            raise death()
+        if time.monotonic() > deadline:
+            raise SpecmonError(f"The draft worker gave no answer for {limit_s:.0f} s.")
+    try:
+        answer = pipe.recv()
+    except (EOFError, OSError) as broken:
+        raise death() from broken
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _on_host(tensor: Tensor | None) -> Any:
+    """A tensor as something a pipe carries cheaply (NumPy has no bf16, so fp32)."""
+    return None if tensor is None else tensor.detach().float().cpu().numpy()

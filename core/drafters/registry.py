@@ -1,0 +1,134 @@
+"""Drafters by name. To add one: write its file, and give it a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from specmon.core.drafters.base import Drafter
+from specmon.core.drafters.chain import ChainDrafter
+from specmon.core.drafters.draft_model import DraftModelStepper
+from specmon.core.drafters.eagle3 import Eagle3Stepper, is_eagle3, load_eagle3
+from specmon.core.drafters.ngram import NgramDrafter
+from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.models.build import Builder, build_transformer
+from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.kv import KvCache
+from specmon.core.models.recipe import draft_recipe, resolve_recipe
+from specmon.core.models.source import EMBEDDED, open_model
+
+SHIPPED_DRAFT = "smollm2-draft-16m"
+SHIPPED_EAGLE3 = "smollm2-eagle3"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterSpec:
+    """All a worker process needs to build a drafter: plain, picklable.
+
+    `n_branches` and `draft_len` size the scratch slots; `context_length` the main line.
+    """
+
+    name: str
+    target: str
+    recipe: str
+    device: str
+    draft_len: int
+    n_branches: int
+    context_length: int
+    cache_dir: Path
+    seed: int = 0
+
+    @property
+    def n_slots(self) -> int:
+        return self.context_length + self.draft_len * (self.n_branches + 2) + 2
+
+
+def resolve_name(draft: str, target: str) -> str:
+    """What "auto" and "eagle3" mean for `target`.
+
+    Raises: UsageError where there is no shipped head for it.
+    """
+    if draft == "auto":
+        return SHIPPED_DRAFT if target == EMBEDDED else "ngram"
+    if draft == "eagle3":
+        if target != EMBEDDED:
+            raise UsageError(f"No EAGLE-3 head ships for {target}.", "Give the head's folder with --draft.")
+        return SHIPPED_EAGLE3
+    return draft
+
+
+def build_drafter(spec: DrafterSpec) -> Drafter:
+    """Build the drafter `spec` names, on its device.
+
+    Raises: SpecmonError where it does not fit the target; UsageError where there is none of that name.
+    """
+    kind, _, rest = spec.name.partition(":")
+    build = _BY_KIND.get(kind, _build_model)
+    return build(spec, rest)
+
+
+def _build_ngram(spec: DrafterSpec, rest: str) -> Drafter:
+    return NgramDrafter()
+
+
+def _build_scripted(spec: DrafterSpec, rest: str) -> Drafter:
+    alpha = _accuracy(rest)
+    target = open_model(spec.target, spec.cache_dir)
+    plan = AccuracyPlan(alpha, seed=spec.seed)
+    return ScriptedDrafter(plan, target.file.config.vocab_size, label=f"scripted α={alpha:g}")
+
+
+def _accuracy(text: str) -> float:
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = -1.0
+    if not 0 <= alpha <= 1:
+        raise UsageError(
+            f"scripted:{text} gives no accuracy.", "Write one from 0 to 1, such as scripted:0.78."
+        )
+    return alpha
+
+
+def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
+    source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
+    recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file), spec.device)
+    own, wanted = source.file.config, target.file.config
+    device = torch.device("cpu" if spec.device.startswith("cpu") else spec.device)
+    if own.vocab_size != wanted.vocab_size:
+        raise SpecmonError(
+            f"The draft {source.label} has {own.vocab_size} tokens, the target {target.label} {wanted.vocab_size}.",
+            "Both must use the same vocabulary.",
+        )
+
+    def cache(n_layers: int) -> KvCache:
+        return KvCache(
+            n_layers=n_layers,
+            n_kv_heads=own.n_kv_heads,
+            head_dim=own.head_dim,
+            n_slots=spec.n_slots,
+            dtype=recipe.kv,
+            device=str(device),
+        )
+
+    if isinstance(source.file, HfFolder) and is_eagle3(source.file.raw_config):
+        name = "model.embed_tokens.weight"
+        embedding = Builder(target.file, recipe, spec.device).dense(
+            name, (wanted.vocab_size, wanted.hidden_size)
+        )
+        head = load_eagle3(source.file, wanted, embedding, recipe, spec.device, max_positions=spec.n_slots)
+        return ChainDrafter(Eagle3Stepper(head, cache(1), source.label))
+    model = build_transformer(
+        source.file, recipe, spec.device, max_positions=spec.n_slots, progress=lambda what, part: None
+    )
+    return ChainDrafter(DraftModelStepper(model, cache(own.n_layers), source.label))
+
+
+_BY_KIND: dict[str, Callable[[DrafterSpec, str], Drafter]] = {
+    "ngram": _build_ngram,
+    "scripted": _build_scripted,
+}

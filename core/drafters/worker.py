@@ -1,0 +1,106 @@
+"""The draft worker: a process of its own that owns the draft device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from specmon.core.drafters.base import Drafter, Outcome
+from specmon.core.drafters.desk import Desk
+from specmon.core.errors import SpecmonError
+
+
+def run_worker(
+    pipe: Connection,
+    build: Callable[..., Drafter],
+    arguments: tuple[Any, ...],
+    device: str,
+    core: int | None,
+    clock_zero: int,
+) -> None:
+    """Build the drafter, say what it is, then serve until the pipe closes."""
+    claim_device(device, core)
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), torch.inference_mode():
+        try:
+            drafter = build(*arguments)
+            pipe.send(drafter.info)
+            Worker(pipe, Desk(drafter, lambda: time.monotonic_ns() - clock_zero), clock_zero).serve()
+        except (EOFError, OSError, KeyboardInterrupt):
+            raise
+        except SpecmonError as refused:
+            pipe.send(refused)
+        except Exception as failed:
+            traceback.print_exc()
+            pipe.send(SpecmonError(f"The draft worker failed: {failed}."))
+
+
+def claim_device(device: str, core: int | None) -> None:
+    """Take one core for a CPU device, or make the CUDA device current. One thread either way."""
+    torch.set_num_threads(1)
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    elif core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+class Worker:
+    """Serves one link. While it prepares branches it looks for the outcome between steps."""
+
+    def __init__(self, pipe: Connection, desk: Desk, clock_zero: int) -> None:
+        self._pipe = pipe
+        self._desk = desk
+        self._zero = clock_zero
+        self._early: tuple[Outcome, int] | None = None
+
+    def serve(self) -> None:
+        while True:
+            kind, *body = self._pipe.recv()
+            self._handle(kind, body)
+
+    def _handle(self, kind: str, body: list[Any]) -> None:
+        if kind == "begin":
+            tokens, features, first = body
+            self._desk.begin(tokens, _tensor(features), first)
+        elif kind == "script":
+            self._desk.script(body[0])
+        elif kind == "draft":
+            self._pipe.send(self._desk.draft(body[0]))
+        elif kind == "prepare":
+            self._desk.prepare(body[0], body[1], self._arrived)
+            if self._early is not None:
+                (outcome, received), self._early = self._early, None
+                self._settle(outcome, received)
+        elif kind == "outcome":
+            self._settle(_outcome(body), time.monotonic_ns() - self._zero)
+        else:
+            raise ValueError(f"unknown message {kind!r}")
+
+    def _settle(self, outcome: Outcome, received: int) -> None:
+        verdict = self._desk.settle(outcome, received)
+        if verdict is not None:
+            self._pipe.send(verdict)
+
+    def _arrived(self) -> Outcome | None:
+        """The outcome, if it came while branches are being prepared; nothing else can come then but a new turn."""
+        if self._early is None and self._pipe.poll(0):
+            kind, *body = self._pipe.recv()
+            if kind != "outcome":
+                raise ValueError(f"{kind!r} while preparing branches")
+            self._early = _outcome(body), time.monotonic_ns() - self._zero
+        return self._early[0] if self._early else None
+
+
+def _outcome(body: list[Any]) -> Outcome:
+    accepted, bonus, features = body
+    return Outcome(accepted=tuple(accepted), bonus=bonus, features_AF=_tensor(features))
+
+
+def _tensor(array: Any) -> torch.Tensor | None:
+    return None if array is None else torch.from_numpy(array)

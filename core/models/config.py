@@ -1,0 +1,212 @@
+"""What a model's shape is, read from a Hugging Face config.json or from GGUF metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from specmon.core.errors import SpecmonError
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+_ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "LlamaForCausalLMEagle3": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeConfig:
+    """Rotary embedding: `kind` is "default", "llama3" or "yarn"; `parameters` are the scaling's own figures."""
+
+    theta: float = 10_000.0
+    kind: str = "default"
+    parameters: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The shape of a Llama, Qwen2/2.5 or Qwen3 decoder (EAGLE-3 heads too)."""
+
+    family: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    rope: RopeConfig
+    context_length: int
+    tied_head: bool
+    qkv_bias: bool
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    eos_ids: tuple[int, ...] = ()
+    bos_id: int | None = None
+
+    @property
+    def kv_heads_dim(self) -> int:
+        return self.n_kv_heads * self.head_dim
+
+    @property
+    def q_heads_dim(self) -> int:
+        return self.n_heads * self.head_dim
+
+
+def config_from_hf(raw: dict[str, Any], where: str) -> ModelConfig:
+    """Read a Hugging Face config.json.
+
+    Args:
+        raw: the parsed file. where: its path, for messages.
+    Raises: SpecmonError for an architecture or a feature that is not supported, or a field that is missing.
+    """
+    family = _family(raw, where)
+    try:
+        n_heads = int(raw["num_attention_heads"])
+        hidden = int(raw["hidden_size"])
+        config = ModelConfig(
+            family=family,
+            vocab_size=int(raw["vocab_size"]),
+            hidden_size=hidden,
+            intermediate_size=int(raw["intermediate_size"]),
+            n_layers=int(raw["num_hidden_layers"]),
+            n_heads=n_heads,
+            n_kv_heads=int(raw.get("num_key_value_heads") or n_heads),
+            head_dim=int(raw.get("head_dim") or hidden // n_heads),
+            norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+            rope=_rope_from_hf(raw, where),
+            context_length=int(raw.get("max_position_embeddings", 4096)),
+            tied_head=bool(raw.get("tie_word_embeddings", False)),
+            qkv_bias=family == "qwen2" or bool(raw.get("attention_bias", False)),
+            o_bias=family != "qwen2" and bool(raw.get("attention_bias", False)),
+            mlp_bias=bool(raw.get("mlp_bias", False)),
+            qk_norm=family == "qwen3",
+            eos_ids=_ids(raw.get("eos_token_id")),
+            bos_id=next(iter(_ids(raw.get("bos_token_id"))), None),
+        )
+    except KeyError as missing:
+        raise SpecmonError(
+            f"{where} has no field {missing}.", "It is not a complete model configuration."
+        ) from missing
+    except (TypeError, ValueError) as bad:
+        raise SpecmonError(f"{where} has a field that cannot be read: {bad}.") from bad
+    _refuse_unsupported(raw, where)
+    return _checked(config, where)
+
+
+def _family(raw: dict[str, Any], where: str) -> str:
+    names = raw.get("architectures") or []
+    for name in names:
+        if name in _ARCHITECTURES:
+            return _ARCHITECTURES[name]
+    found = ", ".join(map(str, names)) or str(raw.get("model_type", "none named"))
+    raise SpecmonError(
+        f"{where} is for an architecture specmon does not know ({found}).",
+        "Supported are Llama, Qwen2, Qwen2.5 and Qwen3.",
+    )
+
+
+def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
+    if raw.get("hidden_act", "silu") != "silu":
+        raise SpecmonError(f"{where} asks for the activation {raw['hidden_act']!r}; only silu is supported.")
+    if raw.get("use_sliding_window") or any("sliding" in str(kind) for kind in raw.get("layer_types") or ()):
+        raise SpecmonError(f"{where} asks for sliding-window attention, which is not supported.")
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return tuple(int(v) for v in value) if isinstance(value, list) else (int(value),)
+
+
+def _rope_from_hf(raw: dict[str, Any], where: str) -> RopeConfig:
+    """Both spellings: `rope_theta` + `rope_scaling`, and transformers 5's `rope_parameters`."""
+    parameters = dict(raw.get("rope_parameters") or {})
+    parameters.update(raw.get("rope_scaling") or {})
+    theta = float(parameters.pop("rope_theta", None) or raw.get("rope_theta") or 10_000.0)
+    kind = str(parameters.pop("rope_type", None) or parameters.pop("type", None) or "default")
+    parameters.pop("type", None)
+    if kind not in ("default", "llama3", "yarn"):
+        raise SpecmonError(
+            f"{where} asks for the RoPE kind {kind!r}; default, llama3 and yarn are supported."
+        )
+    numbers = {k: float(v) for k, v in parameters.items() if isinstance(v, (int, float))}
+    if kind == "yarn":
+        numbers.setdefault(
+            "original_max_position_embeddings", float(raw.get("max_position_embeddings", 4096))
+        )
+    return RopeConfig(theta=theta, kind=kind, parameters=tuple(sorted(numbers.items())))
+
+
+def config_from_gguf(fields: dict[str, Any], where: str) -> ModelConfig:
+    """Read GGUF metadata (`fields` maps keys to plain values).
+
+    Raises: SpecmonError for an architecture that is not supported or metadata that is incomplete.
+    """
+    arch = fields.get("general.architecture")
+    if arch not in FAMILIES:
+        raise SpecmonError(
+            f"{where} is for an architecture specmon does not know ({arch}).",
+            "Supported are Llama, Qwen2, Qwen2.5 and Qwen3.",
+        )
+
+    def get(key: str, default: Any = None) -> Any:
+        value = fields.get(f"{arch}.{key}", default)
+        if value is None:
+            raise SpecmonError(f"{where} has no metadata {arch}.{key}.", "The file may be cut or too old.")
+        return value
+
+    n_heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
+    head_dim = int(fields.get(f"{arch}.attention.key_length") or hidden // n_heads)
+    config = ModelConfig(
+        family=str(arch),
+        vocab_size=len(fields.get("tokenizer.ggml.tokens") or ()) or int(get("vocab_size")),
+        hidden_size=hidden,
+        intermediate_size=int(get("feed_forward_length")),
+        n_layers=int(get("block_count")),
+        n_heads=n_heads,
+        n_kv_heads=int(get("attention.head_count_kv", n_heads)),
+        head_dim=head_dim,
+        norm_eps=float(get("attention.layer_norm_rms_epsilon", 1e-6)),
+        rope=_rope_from_gguf(fields, str(arch), where),
+        context_length=int(get("context_length", 4096)),
+        tied_head=False,  # the file's tensors decide: see gguf_file
+        qkv_bias=arch == "qwen2",
+        qk_norm=arch == "qwen3",
+        eos_ids=_ids(fields.get("tokenizer.ggml.eos_token_id")),
+        bos_id=fields.get("tokenizer.ggml.bos_token_id"),
+    )
+    return _checked(config, where)
+
+
+def _rope_from_gguf(fields: dict[str, Any], arch: str, where: str) -> RopeConfig:
+    theta = float(fields.get(f"{arch}.rope.freq_base", 10_000.0))
+    kind = fields.get(f"{arch}.rope.scaling.type", "none")
+    if kind == "none":
+        return RopeConfig(theta=theta)
+    if kind != "yarn":
+        raise SpecmonError(
+            f"{where} asks for the RoPE scaling {kind!r}; none and yarn are supported in a GGUF."
+        )
+    numbers = {
+        "factor": float(fields[f"{arch}.rope.scaling.factor"]),
+        "original_max_position_embeddings": float(fields[f"{arch}.rope.scaling.original_context_length"]),
+    }
+    return RopeConfig(theta=theta, kind="yarn", parameters=tuple(sorted(numbers.items())))
+
+
+def _checked(config: ModelConfig, where: str) -> ModelConfig:
+    sizes = (config.vocab_size, config.hidden_size, config.n_layers, config.n_heads, config.n_kv_heads)
+    if min(*sizes, config.head_dim, config.intermediate_size, config.context_length) < 1:
+        raise SpecmonError(f"{where} gives a size below one.")
+    if config.n_heads % config.n_kv_heads:
+        raise SpecmonError(
+            f"{where} gives {config.n_heads} heads and {config.n_kv_heads} KV heads, which do not divide."
+        )
+    if config.head_dim % 2:
+        raise SpecmonError(f"{where} gives an odd head size ({config.head_dim}), which RoPE cannot rotate.")
+    return config

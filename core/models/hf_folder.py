@@ -1,0 +1,93 @@
+"""A Hugging Face folder: config.json and safetensors, nothing that runs code."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from specmon.core.errors import SpecmonError
+from specmon.core.models.config import ModelConfig, config_from_hf
+from specmon.core.models.tensors import Stored
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+
+
+class HfFolder:
+    """Tensors of a folder with config.json and *.safetensors.
+
+    Raises: SpecmonError where the folder, its configuration or its weights cannot be used; pickled weights are refused.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.where = str(folder)
+        self.raw_config = _read_json(folder / "config.json")
+        self.config: ModelConfig = config_from_hf(self.raw_config, str(folder / "config.json"))
+        self._files = _weight_files(folder)
+
+    @cached_property
+    def _owner(self) -> dict[str, Any]:
+        owner: dict[str, Any] = {}
+        for path in self._files:
+            try:
+                handle = safe_open(path, framework="pt")
+            except (SafetensorError, OSError) as bad:
+                raise SpecmonError(
+                    f"{path} is not a whole safetensors file ({bad}).", "Download it again."
+                ) from bad
+            owner.update({name: handle for name in handle.keys()})  # type: ignore[no-untyped-call]  # noqa: SIM118
+        return owner
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._owner)
+
+    def read(self, name: str) -> Stored:
+        if name not in self._owner:
+            raise SpecmonError(f"{self.where} has no tensor {name}.", "It is not a complete model.")
+        data = self._owner[name].get_tensor(name)
+        if data.dtype == torch.int8:
+            scale_name = f"{name}_scale"
+            if scale_name not in self._owner:
+                raise SpecmonError(f"{self.where} stores {name} as int8 without {scale_name}.")
+            return Stored(
+                name=name, kind="int8", data=data, scale=self._owner[scale_name].get_tensor(scale_name)
+            )
+        return Stored(name=name, kind="dense", data=data)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecmonError(
+            f"{path.parent} has no config.json.", "Give a Hugging Face model folder or a .gguf file."
+        ) from None
+    except (OSError, ValueError) as bad:
+        raise SpecmonError(f"{path} cannot be read: {bad}.") from bad
+    if not isinstance(parsed, dict):
+        raise SpecmonError(f"{path} is not a JSON object.")
+    return parsed
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+        missing = [name for name in names if not (folder / name).exists()]
+        if missing:
+            raise SpecmonError(f"{folder} lacks {missing[0]}, which its index names.", "Download it again.")
+        return [folder / name for name in names]
+    files = sorted(folder.glob("*.safetensors"))
+    if files:
+        return files
+    if any(next(folder.glob(pattern), None) for pattern in PICKLES):
+        raise SpecmonError(
+            f"{folder} holds pickled weights only, which can run code when they are opened.",
+            "Convert them to safetensors.",
+        )
+    raise SpecmonError(f"{folder} has no *.safetensors file.")

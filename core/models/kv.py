@@ -1,0 +1,45 @@
+"""The KV cache of one sequence: one static buffer for all layers, and a cursor.
+
+Shapes: L layers, G KV heads, S slots, D head size. Slot s of the main line holds position s. Slots past the main line are
+scratch for branches: they share the prefix by pointing at it and own only their new tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KvCache:
+    """Static K and V buffers [L, G, S, D] and the count of valid positions.
+
+    Rejecting tokens moves `cursor` back and copies nothing. Slots at or past the cursor hold stale values that no
+    attention may read.
+    """
+
+    def __init__(
+        self, *, n_layers: int, n_kv_heads: int, head_dim: int, n_slots: int, dtype: torch.dtype, device: str
+    ) -> None:
+        self._both = torch.zeros((2, n_layers, n_kv_heads, n_slots, head_dim), dtype=dtype, device=device)
+        self.n_slots = n_slots
+        self.cursor = 0
+
+    @property
+    def bytes_per_token(self) -> int:
+        return self._both[:, :, :, 0].numel() * self._both.element_size()
+
+    def keys(self, layer: int) -> Tensor:
+        """K of one layer, [S, G, D] (a view)."""
+        return self._both[0, layer].transpose(0, 1)
+
+    def values(self, layer: int) -> Tensor:
+        """V of one layer, [S, G, D] (a view)."""
+        return self._both[1, layer].transpose(0, 1)
+
+    def move(self, source: Tensor, first: int) -> None:
+        """Copy the slots `source` [n] to slots first … first+n-1 (committing a branch; n ≤ K+1)."""
+        self._both[:, :, :, first : first + source.numel()] = self._both[:, :, :, source]
+
+    def poison(self, first: int) -> None:
+        """Fill every slot from `first` on with NaN, so that a stale read shows (tests)."""
+        self._both[:, :, :, first:] = float("nan")

@@ -1,0 +1,116 @@
+"""Where the rows of one forward pass sit in the KV cache, and what each may attend to.
+
+A forward pass is the same for prefill, decode and branch drafting but for this: positions, slots and attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specmon.core.models.kv import KvCache
+from specmon.kernels.attention.reference import attend_masked, attend_prefill, attend_rows
+
+
+class Placement(Protocol):
+    """Positions of the rows, and how their K and V are stored and read.
+
+    Shapes: q_RHD [R, H, D]; k_RGD, v_RGD [R, G, D]; result [R, H, D].
+    """
+
+    @property
+    def positions(self) -> slice | Tensor:
+        """Rotary positions of the rows: a slice, or [R] int64."""
+        ...
+
+    def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """R rows that follow each other from position `start`, each attending to everything up to itself.
+
+    Every row is computed as if it were alone, so that its bits do not depend on R (AR, verification, drafting).
+    """
+
+    start: int
+    n_rows: int
+
+    @property
+    def positions(self) -> slice:
+        return slice(self.start, self.start + self.n_rows)
+
+    def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
+        keys, values = _append(kv, layer, self.start, k_RGD, v_RGD)
+        lengths = [self.start + i + 1 for i in range(self.n_rows)]
+        return attend_rows(q_RHD.to(keys.dtype), keys, values, lengths)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk of a prompt from position `start`: causal attention in one call. Its bits depend on (start, n_rows)."""
+
+    start: int
+    n_rows: int
+
+    @property
+    def positions(self) -> slice:
+        return slice(self.start, self.start + self.n_rows)
+
+    def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
+        keys, values = _append(kv, layer, self.start, k_RGD, v_RGD)
+        end = self.start + self.n_rows
+        return attend_prefill(q_RHD.to(keys.dtype), keys[:end], values[:end], self.start)
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Rows of different continuations in one batch, each with its own position, slot and visible slots.
+
+    positions_R, slots_R [R] int64; visible_RS [R, S'] bool over the first S' slots. Used for branch drafts, whose bits
+    need not match any other way of computing them.
+    """
+
+    positions_R: Tensor
+    slots_R: Tensor
+    visible_RS: Tensor
+
+    @property
+    def positions(self) -> Tensor:
+        return self.positions_R
+
+    def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
+        keys, values = kv.keys(layer), kv.values(layer)
+        keys[self.slots_R] = k_RGD.to(keys.dtype)
+        values[self.slots_R] = v_RGD.to(values.dtype)
+        n = self.visible_RS.shape[1]
+        return attend_masked(q_RHD.to(keys.dtype), keys[:n], values[:n], self.visible_RS)
+
+
+def _append(kv: KvCache, layer: int, start: int, k_RGD: Tensor, v_RGD: Tensor) -> tuple[Tensor, Tensor]:
+    end = start + k_RGD.shape[0]
+    if end > kv.n_slots:
+        raise ValueError(f"slots {start}..{end} in a cache of {kv.n_slots}")
+    keys, values = kv.keys(layer), kv.values(layer)
+    keys[start:end] = k_RGD
+    values[start:end] = v_RGD
+    return keys, values
+
+
+def branch_visibility(
+    *, prefix_lengths: list[int], own_slots: list[list[int]], n_slots: int, device: torch.device
+) -> Tensor:
+    """Visible slots of each branch row: its prefix on the main line, then its own slots.
+
+    Returns: bool [R, n_slots].
+    """
+    prefix = torch.tensor(prefix_lengths, device=device)[:, None]
+    visible = torch.arange(n_slots, device=device)[None, :] < prefix
+    rows = [i for i, slots in enumerate(own_slots) for _ in slots]
+    columns = [slot for slots in own_slots for slot in slots]
+    if columns:
+        visible[torch.tensor(rows, device=device), torch.tensor(columns, device=device)] = True
+    return visible

@@ -1,0 +1,63 @@
+"""Recipes: the numeric contract of a lane. Outputs may differ between recipes, never between decoders inside one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from specmon.core.errors import UsageError
+from specmon.core.models.tensors import TensorFile
+
+RECIPES = ("q4", "bf16", "fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Formats of matmul inputs and KV, and the backend with its version. Norms, RoPE and the residual stream are fp32."""
+
+    name: str
+    activation: torch.dtype
+    kv: torch.dtype
+    quantised: bool  # weights stay as the file stores them where a kernel takes that form
+    backend: str = "reference-1"
+
+
+def resolve_recipe(name: str, device: str, file: TensorFile) -> Recipe:
+    """The recipe `name` on `device` for the weights in `file`; "auto" is q4 on a CPU for Q4_1 weights, else bf16.
+
+    Raises: UsageError for a name that is unknown or cannot work here.
+    """
+    on_cpu = device.startswith("cpu")
+    has_q4 = _holds_q4_1(file)
+    if name == "auto":
+        name = "q4" if on_cpu and has_q4 else "bf16"
+    if name not in RECIPES:
+        raise UsageError(f"There is no recipe {name!r}.", f"Choose auto, {', '.join(RECIPES)}.")
+    if name == "q4" and not on_cpu:
+        raise UsageError(f"Recipe q4 runs on a CPU only, not on {device}.", "Use --recipe bf16.")
+    if name == "q4" and not has_q4:
+        raise UsageError(f"{file.where} holds no Q4_1 weights for recipe q4.", "Use --recipe bf16.")
+    if name == "fp32":
+        return Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
+    return Recipe(
+        name=name,
+        activation=torch.bfloat16,
+        kv=torch.float32 if on_cpu else torch.bfloat16,
+        quantised=name == "q4",
+    )
+
+
+def draft_recipe(target: Recipe, device: str) -> Recipe:
+    """How a drafter runs beside `target`: int8 weights as stored on a CPU, else the target's own format.
+
+    A drafter's numbers never decide a token, so on a CPU the fastest form serves every target recipe.
+    """
+    if not device.startswith("cpu"):
+        return target
+    return Recipe(name="int8", activation=torch.bfloat16, kv=torch.float32, quantised=True)
+
+
+def _holds_q4_1(file: TensorFile) -> bool:
+    name = "model.layers.0.mlp.down_proj.weight"
+    return name in file.names() and file.read(name).kind == "q4_1"
