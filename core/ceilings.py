@@ -40,7 +40,7 @@ def measure_ceilings(names: tuple[str, ...], machine: Machine) -> tuple[dict[str
         sizes = {name: _cuda_buffer_bytes(name) for name in names}
         rates = {name: _cuda_read(name, size) for name, size in sizes.items()}
         return rates, f"read of {_gib(min(sizes.values()))}, best of {_CUDA_READS}, at {at}"
-    rates = _cpu_reads({name: machine.core_of(name) for name in names})
+    rates = _cpu_reads({name: machine.core_of[name] for name in names})
     where = _cache_remark(machine.devices[names[0]])
     return rates, f"read of {_CPU_BUFFER_BYTES >> 20} MiB by one core{where}, best of {_CPU_READS}, at {at}"
 

@@ -43,9 +43,10 @@ class Machine:
         """Every device by name, GPUs first."""
         return {device.name: device for device in (*self.gpus, *self.cpus)}
 
-    def core_of(self, name: str) -> int:
-        """The logical CPU behind a `cpu:N`."""
-        return self.cores[int(name.removeprefix("cpu:"))]
+    @property
+    def core_of(self) -> dict[str, int]:
+        """The logical CPU behind each `cpu:N`."""
+        return {f"cpu:{n}": core for n, core in enumerate(self.cores)}
 
 
 def survey(gpu_uuids: tuple[str, ...] | None = None) -> Machine:

@@ -53,6 +53,8 @@ class Work:
         self._machine: Machine | None = None
         self._gpu_uuids: tuple[str, ...] = ()
         self._telemetry: TelemetryThread | None = None
+        self._ceilings: dict[str, float] = {}
+        self._ceiling_source = ""
         self._turns = 0
         self._progress_shown = ("", 0.0)
 
@@ -60,8 +62,9 @@ class Work:
         """Make a lane ready; the first one begins the stream. The lane it replaces stays if this fails."""
         machine = self._machine or self._survey()
         devices = resolve_devices(command.config.devices, machine)
-        self._use_cores(devices.names, machine)
-        lane = self._new_lane(msgspec.structs.replace(command.config, devices=",".join(devices.names)))
+        self._prepare(devices.names, machine)
+        config = msgspec.structs.replace(command.config, devices=",".join(devices.names))
+        lane = self._new_lane(config, machine)
         if not self._stream.begun:
             self._begin(devices.names, machine, lane.hashes)
         replaced = self._lanes.get(command.lane)
@@ -142,35 +145,44 @@ class Work:
         self._machine = survey(self._gpu_uuids)
         return self._machine
 
-    def _use_cores(self, names: tuple[str, ...], machine: Machine) -> None:
-        """On CPU devices: one torch thread, and this thread on the target's core."""
+    def _prepare(self, names: tuple[str, ...], machine: Machine) -> None:
+        """Measure read ceilings while nothing else runs; on CPU, take one thread and the target's core."""
         import torch
 
-        if not names[0].startswith("cpu:"):
-            return
-        torch.set_num_threads(1)
-        if self._pin and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {machine.core_of(names[0])})
+        from specmon.core.ceilings import measure_ceilings
 
-    def _new_lane(self, config: LaneConfig) -> DecodeLane:
+        if not self._stream.begun and not self._ceilings.keys() >= set(names):
+            self._progress("measuring memory read speed", None)
+            self._ceilings, self._ceiling_source = measure_ceilings(names, machine)
+        if names[0].startswith("cpu:"):
+            torch.set_num_threads(1)
+            if self._pin and hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(0, {machine.core_of[names[0]]})
+
+    def _new_lane(self, config: LaneConfig, machine: Machine) -> DecodeLane:
         from specmon.core.decoders.lane import DecodeLane
         from specmon.core.models.pool import ModelPool
 
         self._pool = self._pool or ModelPool()
-        return DecodeLane(config, pool=self._pool, progress=self._progress, clock=self._stream.clock)
+        return DecodeLane(
+            config,
+            pool=self._pool,
+            progress=self._progress,
+            clock=self._stream.clock,
+            cores=machine.core_of,
+        )
 
     def _begin(self, names: tuple[str, ...], machine: Machine, hashes: dict[str, str]) -> None:
-        """Emit the `Header`, with read ceilings measured now, and start the counters."""
-        from specmon.core.ceilings import measure_ceilings
-
-        self._progress("measuring memory read speed", None)
-        rates, source = measure_ceilings(names, machine)
-        devices = [msgspec.structs.replace(machine.devices[n], read_ceiling=rates[n]) for n in names]
+        """Emit the `Header` and start the counters."""
+        devices = tuple(
+            msgspec.structs.replace(machine.devices[name], read_ceiling=self._ceilings[name])
+            for name in names
+        )
         self._stream.emit(
             build_header(
-                devices=tuple(devices),
+                devices=devices,
                 gpu_uuids=self._gpu_uuids,
-                ceiling_source=source,
+                ceiling_source=self._ceiling_source,
                 hashes=hashes,
                 utc_start=self._stream.utc_start,
             )

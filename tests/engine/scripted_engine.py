@@ -1,6 +1,6 @@
 """The real engine process around scripted lanes: what a lane does is the text of the request.
 
-"rounds N": N rounds of two tokens. "forever": rounds until cancelled. "fail N": N rounds, then a KeyError.
+"rounds N": N rounds of two tokens. "forever": rounds of 0.5 ms until cancelled. "fail N": N rounds, then a KeyError.
 "refuse": a SpecmonError before the turn starts. "memory": a MemoryError. "kill N": N rounds, then SIGKILL.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,7 +31,9 @@ class ScriptedLane:
         pool: object,
         progress: Callable[[str, float | None], None],
         clock: Callable[[], int],
+        cores: dict[str, int],
     ) -> None:
+        assert cores.keys() >= set(config.devices.split(","))
         if config.target == "missing":
             raise SpecmonError("There is no model at missing.", "Name a folder.", exit_code=2)
         progress("reading weights", 0.5)
@@ -75,6 +78,8 @@ class ScriptedLane:
                 **where,
             )
             index += 1
+            if what == "forever":
+                time.sleep(0.0005)
         if what == "fail":
             raise KeyError("weights")
         if what == "memory":
