@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specmon.core import roofline
-from specmon.core.events import DeviceInfo, Round, Telemetry
+from specmon.core.events import DeviceInfo, Telemetry
 from specmon.core.metrics.acceptance import ratio
-from specmon.core.metrics.spans import busy_ns
 from specmon.core.metrics.turn import NS_PER_MS, NS_PER_S, TurnMetrics
+from specmon.core.metrics.turn_time import TurnTime, turn_time
 
 ANALYTIC = "analytic"
 GPM = "GPM 200 ms"
@@ -70,25 +70,36 @@ def device_bandwidths(
     turn: TurnMetrics, telemetry: Mapping[str, Telemetry], last: int = 64
 ) -> list[DeviceBandwidth]:
     """Bandwidth of each of the lane's devices over the turn's last rounds, the target's device first."""
-    rounds = turn.rounds[-last:]
-    whole_ns = sum(r.t1 - r.t0 for r in rounds)
+    first = max(0, turn.n_rounds - last)
+    time = turn_time(turn.rounds, len(turn.lane.devices), first)
+    return _bandwidths(turn, telemetry, time)
+
+
+def turn_bandwidths(turn: TurnMetrics, telemetry: Mapping[str, Telemetry]) -> list[DeviceBandwidth]:
+    """Bandwidth of each of the lane's devices over all of the turn's rounds."""
+    return _bandwidths(turn, telemetry, turn.time())
+
+
+def _bandwidths(
+    turn: TurnMetrics, telemetry: Mapping[str, Telemetry], time: TurnTime
+) -> list[DeviceBandwidth]:
     return [
-        _device_bandwidth(turn, rounds, index, whole_ns, telemetry.get(name))
+        _device_bandwidth(turn, index, time, telemetry.get(name))
         for index, name in enumerate(turn.lane.devices)
     ]
 
 
 def _device_bandwidth(
-    turn: TurnMetrics, rounds: list[Round], index: int, whole_ns: int, sample: Telemetry | None
+    turn: TurnMetrics, index: int, time: TurnTime, sample: Telemetry | None
 ) -> DeviceBandwidth:
     name = turn.lane.devices[index]
     info = _device(turn, index)
     gpm = None if sample is None else sample.dram_fraction
     return DeviceBandwidth(
         device=name,
-        n_bytes=sum(b.weights + b.kv for r in rounds for b in r.bytes if b.device == index),
-        whole_ns=whole_ns,
-        busy_ns=busy_ns(rounds, index),
+        n_bytes=time.n_bytes[index],
+        whole_ns=time.shares.total_ns,
+        busy_ns=time.busy_ns[index],
         ceiling=None if info is None else info.read_ceiling,
         no_fraction=no_fraction(turn, index),
         shares_ceiling=is_cpu(name) and sum(map(is_cpu, turn.lane.devices)) > 1,

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from specmon.core.events import Round
 from specmon.core.metrics.acceptance import ratio
-from specmon.core.metrics.bandwidth import DeviceBandwidth, device_bandwidths
+from specmon.core.metrics.bandwidth import DeviceBandwidth, turn_bandwidths
 from specmon.core.metrics.ledger import Ledger
-from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.spans import intersect, measure, merge
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
@@ -110,7 +107,8 @@ def standings(ledger: Ledger, turn: int = -1) -> Race:
 def _standing(
     ledger: Ledger, number: int, letter: str, turn: TurnMetrics, reference: TurnMetrics, horizon_ns: int
 ) -> Standing:
-    time = round_time(turn)
+    time = turn.time()
+    parts = time.shares
     return Standing(
         lane=number,
         letter=letter,
@@ -121,11 +119,11 @@ def _standing(
         tokens_at_horizon=turn.tokens_at(horizon_ns),
         finished=_finished(turn),
         failed=_failed(turn),
-        verify_ms=None if time is None else time.shares.verify_ns / (NS_PER_MS * time.n_rounds),
-        draft_ms=None if time is None else time.draft_ns / NS_PER_MS,
-        other_ms=None if time is None else time.other_ns / NS_PER_MS,
-        bandwidths=device_bandwidths(turn, ledger.telemetry, last=max(1, turn.n_rounds)),
-        drain_fraction=ratio(_drain_ns(turn.rounds), turn.decode_ns),
+        verify_ms=ratio(parts.verify_ns, NS_PER_MS * turn.n_rounds),
+        draft_ms=ratio(parts.draft_ns, NS_PER_MS * turn.n_rounds),
+        other_ms=ratio(parts.accept_ns + parts.wait_ns + parts.other_ns, NS_PER_MS * turn.n_rounds),
+        bandwidths=turn_bandwidths(turn, ledger.telemetry),
+        drain_fraction=ratio(time.drain_ns, turn.decode_ns),
         verdict=compare_lanes(reference, turn),
     )
 
@@ -189,9 +187,8 @@ def _first_difference(
 ) -> tuple[int | None, int]:
     """Index of the first token that differs and how many both have; whole outputs differ by length too."""
     n_common = min(len(a), len(b))
-    for i in range(n_common):
-        if a[i] != b[i]:
-            return i, n_common
+    if a[:n_common] != b[:n_common]:
+        return next(i for i in range(n_common) if a[i] != b[i]), n_common
     return (n_common if whole and len(a) != len(b) else None), n_common
 
 
@@ -208,12 +205,6 @@ def _finished(turn: TurnMetrics) -> bool:
 
 def _failed(turn: TurnMetrics) -> bool:
     return turn.end is not None and turn.end.stop_reason == "error"
-
-
-def _drain_ns(rounds: Sequence[Round]) -> int:
-    """Time devices still worked for the lane after the last round of each of its turns in the race."""
-    ends = [before for before, after in pairwise(rounds) if after.t0 > before.t1] + list(rounds[-1:])
-    return sum(max(0, *(s.end - r.t1 for s in r.spans if s.kind != "wait"), 0) for r in ends)
 
 
 def _wall_ns(turns: Sequence[TurnMetrics]) -> int:

@@ -30,16 +30,16 @@ class Overlap:
     wasted_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Shares:
     """Where the time of rounds went (ns). Each instant counts once, for the first part that holds."""
 
-    verify_ns: int
-    accept_ns: int  # accept, handoff and collectives outside verification
-    draft_ns: int  # drafting that nothing of the target's hides
-    wait_ns: int  # a device waited and none was busy
-    other_ns: int  # no span at all: the host, or gaps between launches
-    total_ns: int
+    verify_ns: int = 0
+    accept_ns: int = 0  # accept, handoff and collectives outside verification
+    draft_ns: int = 0  # drafting that nothing of the target's hides
+    wait_ns: int = 0  # a device waited and none was busy
+    other_ns: int = 0  # no span at all: the host, or gaps between launches
+    total_ns: int = 0
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
@@ -88,9 +88,12 @@ def spans_of(rounds: Iterable[Round], kinds: frozenset[str], device: int | None 
     )
 
 
-def busy_ns(rounds: Sequence[Round], device: int) -> int:
-    """Time (ns) inside these rounds in which the device did work: waiting and handoff are none."""
-    return measure(intersect(spans_of(rounds, BUSY_KINDS, device), round_windows(rounds)))
+def busy_ns(rounds: Sequence[Round], device: int, recorded_in: Sequence[Round] = ()) -> int:
+    """Time (ns) inside these rounds in which the device did work: waiting and handoff are none.
+
+    The spans are those of `recorded_in`, or of the rounds themselves.
+    """
+    return measure(intersect(spans_of(recorded_in or rounds, BUSY_KINDS, device), round_windows(rounds)))
 
 
 def verify_ns(round_: Round) -> int:
@@ -118,14 +121,17 @@ def _both_busy(spans: Sequence[Span]) -> list[Interval]:
     return intersect(target, others)
 
 
-def shares(rounds: Sequence[Round]) -> Shares:
-    """Tile the time of these rounds by what the devices did, verification first (see `Shares`)."""
+def shares(rounds: Sequence[Round], recorded_in: Sequence[Round] = ()) -> Shares:
+    """Tile the time of these rounds by what the devices did, verification first (see `Shares`).
+
+    The spans are those of `recorded_in`, or of the rounds themselves.
+    """
     windows = round_windows(rounds)
     total = measure(windows)
     parts: list[int] = []
     covered: list[Interval] = []
     for kinds in (frozenset({"verify"}), _ACCEPT_KINDS, _DRAFT_KINDS, frozenset({"wait"})):
-        wider = merge([*covered, *intersect(spans_of(rounds, kinds), windows)])
+        wider = merge([*covered, *intersect(spans_of(recorded_in or rounds, kinds), windows)])
         parts.append(measure(wider) - measure(covered))
         covered = wider
     return Shares(

@@ -40,9 +40,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """All lanes of a race.
 
-    `equal`: whether all lanes of the first lane's target and recipe gave its tokens, None where nothing can be
-    compared (sampled, redacted, one lane). `first_difference` is a token's index from 0. `ratios` are to the
-    first lane, one a lane, None where none is due.
+    `equal`: whether all lanes of the first lane's target and recipe gave its tokens, None where nothing
+    can be compared (sampled, redacted, one lane). `first_difference` is a token's index from 0. `ratios` are to
+    the first lane, one a lane, None where none is due.
     """
 
     lanes: tuple[Summary, ...]

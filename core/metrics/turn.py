@@ -7,6 +7,7 @@ from bisect import bisect_right
 from specmon.core.events import DeviceInfo, Lane, MissReason, Prefill, Round, Turn, TurnEnd
 from specmon.core.metrics.acceptance import Acceptance, HitsAfter, PositionAcceptance, ratio
 from specmon.core.metrics.fates import Origin, TokenFate, origin_of, round_fates
+from specmon.core.metrics.turn_time import TurnTime, TurnTimeSum
 from specmon.core.metrics.windows import Window, WindowSeries
 
 NS_PER_S = 1_000_000_000
@@ -33,6 +34,8 @@ class TurnMetrics:
         self.clock_ns: list[int] = []  # lane clock at the end of each round
         self.tokens_by_round: list[int] = []  # n_tokens at the end of each round
         self._emitted = 0
+        self._tokens: list[int | None] = []
+        self._time = TurnTimeSum(len(lane.devices))
         self._texts: list[str] = []
         self._fates: list[TokenFate] = []
         self._fates_rounds = 0
@@ -44,6 +47,7 @@ class TurnMetrics:
     def feed_prefill(self, prefill: Prefill) -> None:
         """Take token one."""
         self.prefill = prefill
+        self._tokens.append(prefill.token_one)
         self._texts.append(prefill.text)
 
     def feed_round(self, round_: Round) -> None:
@@ -54,6 +58,7 @@ class TurnMetrics:
         self.rounds.append(round_)
         self.decode_ns += round_.t1 - round_.t0
         self._emitted += len(round_.emitted)
+        self._tokens += round_.emitted
         self.clock_ns.append(self.decode_ns)
         self.tokens_by_round.append(self.n_tokens)
         self._texts.extend(round_.text)
@@ -87,11 +92,8 @@ class TurnMetrics:
         return "".join(self._texts)
 
     def tokens(self) -> list[int | None]:
-        """Ids of all generated tokens so far; None where they were removed from a recording."""
-        tokens: list[int | None] = [] if self.prefill is None else [self.prefill.token_one]
-        for round_ in self.rounds:
-            tokens.extend(round_.emitted)
-        return tokens
+        """Ids of all generated tokens so far, None where a recording had them removed. Do not change the list."""
+        return self._tokens
 
     def token_fates(self) -> list[TokenFate]:
         """Each token's text, fate and round. The list only ever grows at its end; do not change it."""
@@ -156,6 +158,10 @@ class TurnMetrics:
         if self.prefill_ns is None:
             return None
         return ratio(self.n_tokens * NS_PER_S, self.prefill_ns + self.decode_ns)
+
+    def time(self) -> TurnTime:
+        """Where the time of all rounds went, and what each device read; cheap to ask for again and again."""
+        return self._time.of(self.rounds)
 
     def windows(self, size: int) -> list[Window]:
         """Closed windows of at least `size` tokens, oldest first. The list only grows; do not change it.
