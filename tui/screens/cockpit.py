@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from specmon.tui.widgets.ms_per_token_panel import MsPerTokenPanel
-from specmon.tui.widgets.timeline_panel import TimelinePanel
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -26,12 +24,14 @@ from specmon.tui.screens.stage import Setup, Stage
 from specmon.tui.view import View
 from specmon.tui.widgets.acceptance_panel import AcceptancePanel
 from specmon.tui.widgets.bandwidth_panel import BandwidthPanel
+from specmon.tui.widgets.ms_per_token_panel import MsPerTokenPanel
 from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.round_panel import RoundPanel
 from specmon.tui.widgets.rounds_panel import RoundsPanel
 from specmon.tui.widgets.shares_panel import SharesPanel
 from specmon.tui.widgets.status_line import StatusLine
 from specmon.tui.widgets.text_panel import TextPanel
+from specmon.tui.widgets.timeline_panel import TimelinePanel
 from specmon.tui.widgets.why_line import WhyLine
 
 PANEL_CLASSES: dict[str, type[Panel]] = {
@@ -141,6 +141,11 @@ class Cockpit(Stage):
         """The moment to draw."""
         raise NotImplementedError
 
+    def tick(self, changed: bool) -> None:
+        if self.deck.stale:
+            self.rearrange()
+        super().tick(changed)
+
     def draw(self) -> None:
         view, places = self.view(), self.deck.places
         with self.app.batch_update():
@@ -237,11 +242,11 @@ class Cockpit(Stage):
         self._timeline.fit()
 
     def action_scroll_text(self, by: int) -> None:
-        self._text.action_scroll_rows(10 * by)
+        self._text.scroll_page(by)
 
     def action_live(self) -> None:
         self.selected = self.turn = None
-        self._text.action_follow()
+        self._text.follow()
         self._timeline.fit()
         self.draw_now()
 

@@ -48,6 +48,11 @@ class DeathScreen(ModalScreen[bool]):
     def on_mount(self) -> None:
         self._lines_view.put(death_lines(self._died, self._log))
 
+    @property
+    def shown(self) -> list[Line]:
+        """What it says."""
+        return self._lines_view.lines
+
     def action_answer(self, restart: bool) -> None:
         self.dismiss(restart)
 

@@ -18,12 +18,13 @@ class DeckLayout(Layout):
 
     def __init__(self, places: Callable[[Size], Places]) -> None:
         self._places = places
+        self.placed: Places = {}
 
     def arrange(
         self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
     ) -> ArrangeResult:
         parent.pre_layout(self)
-        places = self._places(size)
+        places = self.placed = self._places(size)
         return [
             WidgetPlacement(places[child.id], NULL_OFFSET, NULL_SPACING, child)
             for child in children
@@ -38,14 +39,24 @@ class Deck(Widget):
 
     def __init__(self, parts: list[Widget], arrange: Callable[[Size], Places]) -> None:
         super().__init__(*parts)
-        self._arrange = arrange
-        self.styles.layout = DeckLayout(self._arrange)
+        self._places = arrange
+        self._deck_layout = DeckLayout(arrange)
+
+    @property
+    def layout(self) -> Layout:
+        """The deck's own layout; a stylesheet cannot name it."""
+        return self._deck_layout
 
     @property
     def places(self) -> Places:
         """Where each visible part is."""
-        return self._arrange(self.size)
+        return self._places(self.size)
+
+    @property
+    def stale(self) -> bool:
+        """Whether what should be where is no longer what is laid out."""
+        return self._deck_layout.placed != self.places
 
     def rearrange(self) -> None:
         """Lay out again, after a zoom or a change of the prompt's height."""
-        self.refresh(layout=True)
+        self.children[0].refresh(layout=True)  # a widget forgets its arrangement only when a child asks

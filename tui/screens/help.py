@@ -29,12 +29,12 @@ class HelpScreen(Sheet):
 
     def __init__(self, setup: Setup, bindings: list[Binding]) -> None:
         super().__init__(setup, "HELP")
-        self._bindings = bindings
+        self._keys = bindings
 
     def sheet_lines(self, width: int) -> list[Line]:
         lines: list[Line] = []
-        order = {b.group: i for i, b in reversed(list(enumerate(self._bindings)))}
-        ordered = sorted(entries(self._bindings), key=lambda b: order[b.group])
+        order = {b.group: i for i, b in reversed(list(enumerate(self._keys)))}
+        ordered = sorted(entries(self._keys), key=lambda b: order[b.group])
         for group, members in groupby(ordered, key=lambda b: b.group):
             lines += [[(group.description if group else "", "title")]]
             lines += [_entry(b.key_display or b.key, b.tooltip) for b in members]

@@ -67,7 +67,7 @@ def panel_keys() -> list[Binding]:
 
 
 def entries(bindings: Iterable[Binding]) -> list[Binding]:
-    """The bindings a help page lists: one for each way of writing the keys; only those with a help sentence."""
+    """The bindings a help page lists: one for each way of writing the keys, if it has a help sentence."""
     seen: dict[tuple[str | None, str], Binding] = {}
     for binding in bindings:
         if binding.tooltip:

@@ -283,7 +283,7 @@ class MonitorScreen(Cockpit):
         if self.phase == "busy" and self.running == "Generate":
             self.say("still decoding: Esc, then x cancels", "warning")
             return
-        self.prompt.history.add(message.text)
+        self.prompt.sent.add(message.text)
         self.prompt.text = ""
         self.set_focus(None)
         request = self.conversation.ask(message.text, self.plan.max_new_tokens)

@@ -57,7 +57,7 @@ class Prompt(TextArea):
         super().__init__(
             id=id, soft_wrap=True, show_line_numbers=False, compact=True, highlight_cursor_line=False
         )
-        self.history = History()
+        self.sent = History()
 
     @property
     def rows(self) -> int:
@@ -82,9 +82,9 @@ class Prompt(TextArea):
             case "escape":
                 self.post_message(self.Left())
             case "up" if self.cursor_location[0] == 0:
-                self._recall(self.history.older(self.text))
+                self._recall(self.sent.older(self.text))
             case "down" if self.cursor_location[0] == self.document.line_count - 1:
-                self._recall(self.history.newer())
+                self._recall(self.sent.newer())
             case _:
                 return False
         return True

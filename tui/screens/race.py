@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from specmon.tui.widgets.race_chart_panel import RaceChartPanel
-from specmon.tui.widgets.race_lane_panel import RaceLanePanel
-from specmon.tui.widgets.standings_panel import StandingsPanel
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -38,6 +35,9 @@ from specmon.tui.screens.race_lines import fair_line, output_line, title_line, w
 from specmon.tui.screens.stage import Setup, Stage
 from specmon.tui.view import View
 from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.race_chart_panel import RaceChartPanel
+from specmon.tui.widgets.race_lane_panel import RaceLanePanel
+from specmon.tui.widgets.standings_panel import StandingsPanel
 
 
 class RaceScreen(Stage):
@@ -85,7 +85,9 @@ class RaceScreen(Stage):
         self._leaving = False
         self._before = self.pump.start_over()
         self._loading = 0
-        self.lane_panels = [RaceLanePanel(palette=setup.palette, id=f"lane-{i}") for i in range(len(lanes))]
+        self.lane_panels = [
+            RaceLanePanel(i, palette=setup.palette, id=f"lane-{i}") for i in range(len(lanes))
+        ]
         self.panels: list[Panel] = [
             StandingsPanel(palette=setup.palette, id="standings"),
             RaceChartPanel(palette=setup.palette, id="chart"),
