@@ -69,7 +69,7 @@ class Recorder:
         self._queue.append(event)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all that was written so far is in the spool; False where that takes longer."""
+        """Wait until all that was written so far is in spool and kept file; False where that takes longer."""
         if not self._thread.is_alive():
             return False
         done = threading.Event()
@@ -128,18 +128,21 @@ class Recorder:
             self._wake.wait(POLL_S)
             self._wake.clear()
             is_last = self._closing
+            waiting: list[threading.Event] = []
             try:
-                self._drain(is_last)
+                self._drain(waiting, is_last)
                 self._serve_keepers(is_last)
             except Exception:
                 _log.exception("the recorder failed and goes on")
+            for done in waiting:
+                done.set()
 
-    def _drain(self, is_last: bool) -> None:
+    def _drain(self, waiting: list[threading.Event], is_last: bool) -> None:
         while self._queue:
             item = self._queue.popleft()
             if isinstance(item, threading.Event):
                 self._store()
-                item.set()
+                waiting.append(item)
             else:
                 self._take(item)
         if is_last and self._missing and not self._builder.events:

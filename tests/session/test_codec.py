@@ -99,8 +99,8 @@ def line_of(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(ROUNDS, max_size=6))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROUNDS, max_size=4))
 def test_rounds_survive_with_and_without_memory(rounds: list[Round]) -> None:
     encoder, decoder = Encoder(), Decoder()
     assert [decoder.decode(encoder.encode(event)) for event in rounds] == rounds
@@ -124,7 +124,7 @@ OTHERS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(OTHERS)
 def test_other_events_survive(event: Event) -> None:
     line = encode(event)
