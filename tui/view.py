@@ -7,6 +7,7 @@ from typing import Literal
 
 from specmon.core.engine.messages import Recording
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.race import Race
 
 Mode = Literal["LIVE", "FROZEN", "ALL"]
 
@@ -33,6 +34,7 @@ class View:
     in the turn's rounds; None follows the newest. `window` is the ms/token window in tokens, `last_rounds`
     the rounds that shares and bandwidth look back. `behind_ns` is how far a frozen or slow view is behind the
     engine, `lost` the events it never got. Scrolling, pan and zoom belong to their panels.
+    `race` is the race as it stands, worked out once for all its panels; None lets each work it out.
     """
 
     ledger: Ledger
@@ -48,3 +50,4 @@ class View:
     behind_ns: int = 0
     lost: int = 0
     replay: ReplayStatus | None = None
+    race: Race | None = None

@@ -30,14 +30,34 @@ ACCEPT = 22 * US
 HANDOFF = 12 * US
 DRAFT = 4 * STEP
 BRANCH = 1_890 * US
+FAN_OUT = (5, 4, 3, 2, 2)
 
-WORDS = ["def", " merge", "(", "a", ",", " b", "):", "\n", "    ", "out", " =", " []", " while", " i", " <", " len"]
+WORDS = [
+    "def",
+    " merge",
+    "(",
+    "a",
+    ",",
+    " b",
+    "):",
+    "\n",
+    "    ",
+    "out",
+    " =",
+    " []",
+    " while",
+    " i",
+    " <",
+    " len",
+]
 
 
 class StreamBuilder:
     """Builds one lane of a stream: `header()`, `turn()`, rounds, `end()`; `events` is the result."""
 
-    def __init__(self, decoder: Decoder = "ssd", *, seed: int = 0, lane: int = 0, words: Sequence[str] = WORDS) -> None:
+    def __init__(
+        self, decoder: Decoder = "ssd", *, seed: int = 0, lane: int = 0, words: Sequence[str] = WORDS
+    ) -> None:
         self.decoder: Decoder = decoder
         self.k = 0 if decoder == "ar" else 4
         self.random = random.Random(seed)
@@ -50,15 +70,18 @@ class StreamBuilder:
         self.index = 0
         self.emitted = 0
         self.ready: tuple[int, ...] | None = None  # the next round's draft, where a branch hit
-        self.missed = False
+        self.planned: int | None = None  # the next round's accepted_len, where its draft is fixed
 
     def header(self, ceiling: float | None = 4.39e12) -> StreamBuilder:
         """A header with two GPUs; `ceiling` is their read ceiling in bytes/s."""
         devices = tuple(
-            DeviceInfo(name=f"cuda:{i}", model="H200", llc_bytes=50_000_000, read_ceiling=ceiling) for i in (0, 1)
+            DeviceInfo(name=f"cuda:{i}", model="H200", llc_bytes=50_000_000, read_ceiling=ceiling)
+            for i in (0, 1)
         )
         source = "read of 1 GiB, median of 5, at 20:51 UTC"
-        self.events.append(Header(t=0, devices=devices, ceiling_source=source, utc_start="2026-11-29T20:51:00Z"))
+        self.events.append(
+            Header(t=0, devices=devices, ceiling_source=source, utc_start="2026-11-29T20:51:00Z")
+        )
         pieces = dict(enumerate(self.words))
         self.events.append(Vocabulary(t=0, lane=self.lane, pieces=pieces))
         return self.lane_event()
@@ -85,10 +108,12 @@ class StreamBuilder:
         self.events.append(lane)
         return self
 
-    def turn(self, prompt: str = "Merge two sorted lists.", prompt_tokens: int = 84, first: str = "def") -> StreamBuilder:
+    def turn(
+        self, prompt: str = "Merge two sorted lists.", prompt_tokens: int = 84, first: str = "def"
+    ) -> StreamBuilder:
         """Start a turn and prefill it."""
-        self.kv, self.index, self.emitted, self.ready, self.missed = prompt_tokens, 0, 0, None, False
-        fan_out = (5, 4, 3, 2, 2) if self.decoder == "ssd" else None
+        self.kv, self.index, self.emitted, self.ready, self.planned = prompt_tokens, 0, 0, None, None
+        fan_out = FAN_OUT if self.decoder == "ssd" else None
         self.events.append(
             Turn(
                 t=self.t,
@@ -106,33 +131,61 @@ class StreamBuilder:
         spans = (Span(0, "main", "prefill", t0, self.t, 0),)
         self.events.append(
             Prefill(
-                t=self.t, lane=self.lane, turn=self.number, t0=t0, chunks=(chunk,), token_one=0, text=first, spans=spans
+                t=self.t,
+                lane=self.lane,
+                turn=self.number,
+                t0=t0,
+                chunks=(chunk,),
+                token_one=0,
+                text=first,
+                spans=spans,
             )
         )
         return self
 
     def rounds(self, count: int) -> StreamBuilder:
         """Add rounds with random acceptance and, for SSD, hits and misses."""
-        for _ in range(count):
-            self.round()
+        return self.play([(self._acceptance(), self.random.random() < 0.86) for _ in range(count)])
+
+    def play(self, outcomes: Sequence[tuple[int, bool]]) -> StreamBuilder:
+        """Add a round for each (accepted_len, whether a branch was prepared for its outcome)."""
+        following = [accepted for accepted, _ in outcomes[1:]] + [self._acceptance()]
+        for (accepted, hit), accepted_next in zip(outcomes, following, strict=True):
+            self._round(accepted if self.planned is None else self.planned, hit, accepted_next)
         return self
 
-    def round(self, accepted_len: int | None = None, *, hit: bool | None = None) -> StreamBuilder:
-        """Add one round; what is not given is drawn."""
-        if accepted_len is None:
-            accepted_len = 0
-            while accepted_len < self.k and self.random.random() < 0.65:
-                accepted_len += 1
-        if hit is None:
-            hit = self.random.random() < 0.86
-        draft = self.ready if self.ready is not None else tuple(self._token() for _ in range(self.k))
-        bonus = self._token()
-        emitted = (*draft[:accepted_len], bonus)
+    def _acceptance(self) -> int:
+        accepted = 0
+        while accepted < self.k and self.random.random() < 0.65:
+            accepted += 1
+        return accepted
+
+    def _truth(self, position: int) -> int:
+        """The target's token after `position` tokens: the same in every lane."""
+        return random.Random(f"{self.number} {position}").randrange(len(self.words))
+
+    def _draft(self, position: int, accepted_len: int) -> tuple[int, ...]:
+        """A draft of which the target will accept `accepted_len` tokens."""
+        truth = [self._truth(position + i) for i in range(accepted_len)]
+        if accepted_len < self.k:
+            truth.append((self._truth(position + accepted_len) + 1) % len(self.words))
+        return (*truth, *(self._token() for _ in range(self.k - len(truth))))
+
+    def _round(self, accepted_len: int, hit: bool, accepted_next: int) -> None:
+        position = 1 + self.emitted
+        draft = self.ready if self.ready is not None else self._draft(position, accepted_len)
+        emitted = tuple(self._truth(position + i) for i in range(accepted_len + 1))
+        bonus = emitted[-1]
         t0 = self.t
         spans = self._spans()
         t1 = self.t
-        branches = self._branches(accepted_len, bonus, hit, t0) if self.decoder == "ssd" else ()
-        which = next((i for i, b in enumerate(branches) if (b.accepted_len, b.bonus) == (accepted_len, bonus)), None)
+        branches: tuple[Branch, ...] = ()
+        if self.decoder == "ssd":
+            served = self._draft(position + len(emitted), accepted_next) if hit else None
+            branches = self._branches(accepted_len, bonus, served, t0)
+        which = next(
+            (i for i, b in enumerate(branches) if (b.accepted_len, b.bonus) == (accepted_len, bonus)), None
+        )
         self.kv += len(emitted)
         self.emitted += len(emitted)
         self.events.append(
@@ -153,7 +206,7 @@ class StreamBuilder:
                 text=tuple(self.words[token] for token in emitted),
                 margin=1.5,
                 kv_len=(self.kv, self.kv) if self.k else (self.kv,),
-                fan_out=(5, 4, 3, 2, 2) if branches else None,
+                fan_out=FAN_OUT if branches else None,
                 branches=branches,
                 hit=which,
                 miss="rank" if branches and which is None else None,
@@ -164,9 +217,8 @@ class StreamBuilder:
             )
         )
         self.ready = branches[which].tokens if which is not None else None
-        self.missed = bool(branches) and which is None
+        self.planned = accepted_next if which is not None else None
         self.index += 1
-        return self
 
     def telemetry(self, fraction: float | None = 0.75) -> StreamBuilder:
         """A telemetry sample of both devices."""
@@ -188,7 +240,7 @@ class StreamBuilder:
         return self
 
     def end(self) -> StreamBuilder:
-        """End the turn; the last round has no successor, so its hit or miss is taken back."""
+        """End the turn; the last round has no successor, so hit and miss are taken back."""
         last = self.events[-1]
         if isinstance(last, Round) and self.decoder == "ssd":
             fields = {name: getattr(last, name) for name in last.__struct_fields__}
@@ -198,7 +250,7 @@ class StreamBuilder:
                 t=self.t,
                 lane=self.lane,
                 turn=self.number,
-                stop_reason="length",
+                stop_reason="cancelled",
                 n_tokens=1 + self.emitted,
                 rounds=self.index,
             )
@@ -209,15 +261,18 @@ class StreamBuilder:
     def _token(self) -> int:
         return self.random.randrange(len(self.words))
 
-    def _branches(self, accepted_len: int, bonus: int, hit: bool, t0: int) -> tuple[Branch, ...]:
+    def _branches(
+        self, accepted_len: int, bonus: int, served: tuple[int, ...] | None, t0: int
+    ) -> tuple[Branch, ...]:
+        """Branches for every accepted_len; the true outcome has one, with `served`, unless that is None."""
         branches = []
-        for a, n in enumerate((5, 4, 3, 2, 2)):
-            others = [token for token in range(len(self.words)) if token != bonus]
-            guesses = self.random.sample(others, n)
-            if hit and a == accepted_len:
+        for a, n in enumerate(FAN_OUT):
+            guesses = self.random.sample([token for token in range(len(self.words)) if token != bonus], n)
+            if served is not None and a == accepted_len:
                 guesses[self.random.randrange(n)] = bonus
             for rank, guess in enumerate(guesses, start=1):
-                tokens = tuple(self._token() for _ in range(self.k))
+                true = served is not None and (a, guess) == (accepted_len, bonus)
+                tokens = served if true and served else tuple(self._token() for _ in range(self.k))
                 branches.append(Branch(a, guess, rank, 0.5 / rank, tokens, t0 + BRANCH))
         return tuple(branches)
 
@@ -250,22 +305,17 @@ class StreamBuilder:
         return (target, DeviceBytes(1, 4_500_000_000, self.kv * 12_288, 64))
 
 
-def ssd_stream(rounds: int = 64, *, seed: int = 0, words: Sequence[str] = WORDS, ended: bool = False) -> list[AnyEvent]:
-    """A stream with one SSD turn."""
-    builder = StreamBuilder("ssd", seed=seed, words=words).header().turn().rounds(rounds).telemetry()
-    if ended:
-        builder.events.pop()
-        builder.events.pop()
-        builder.end()
-    return builder.events
+def ssd_stream(rounds: int = 64, *, seed: int = 0, words: Sequence[str] = WORDS) -> list[AnyEvent]:
+    """A stream with one SSD turn that still runs."""
+    return StreamBuilder("ssd", seed=seed, words=words).header().turn().rounds(rounds).telemetry().events
 
 
-def race_stream(rounds: int = 40) -> list[AnyEvent]:
-    """AR, SD and SSD lanes one after the other on one clock."""
+def race_stream(rounds: int = 40, decoders: Sequence[Decoder] = ("ar", "sd", "ssd")) -> list[AnyEvent]:
+    """Lanes one after the other on one clock, all with the same output as far as they get."""
     events: list[AnyEvent] = []
     t = 0
-    for lane, decoder in enumerate(("ar", "sd", "ssd")):
-        builder = StreamBuilder(decoder, lane=lane, seed=lane)  # type: ignore[arg-type]
+    for lane, decoder in enumerate(decoders):
+        builder = StreamBuilder(decoder, lane=lane, seed=lane)
         builder.t = t
         builder = builder.header() if lane == 0 else builder.lane_event()
         events += builder.turn().rounds(rounds).end().events

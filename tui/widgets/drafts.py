@@ -22,8 +22,11 @@ MISS_TEXT = {
 
 
 def piece(ledger: Ledger, token: int | None, signs: Glyphs, cells: int = 16) -> str:
-    """A token's text, safe to draw and at most `cells` wide."""
-    return clip(safe_text(ledger.piece(token), signs.ascii), cells, signs.ellipsis)
+    """A token's text, safe to draw and at most `cells` wide; one that is all spaces shows them."""
+    text = safe_text(ledger.piece(token), signs.ascii)
+    if text.isspace():
+        text = signs.space * len(text)
+    return clip(text, cells, signs.ellipsis)
 
 
 def quoted(ledger: Ledger, token: int | None, signs: Glyphs, cells: int = 16) -> str:

@@ -52,6 +52,7 @@ class Glyphs:
     record: str
     times: str
     ellipsis: str
+    space: str
 
 
 UNICODE = Glyphs(
@@ -98,6 +99,7 @@ UNICODE = Glyphs(
     record="●",
     times="×",
     ellipsis="…",
+    space="␣",
 )
 
 ASCII = Glyphs(
@@ -144,6 +146,7 @@ ASCII = Glyphs(
     record="*",
     times="x",
     ellipsis="...",
+    space="_",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specmon.core.metrics.ledger import LaneMetrics
+from specmon.core.metrics.race import Race, standings
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 
@@ -18,6 +19,11 @@ def turn_of(view: View) -> TurnMetrics | None:
     if lane is None or not -len(lane.turns) <= view.turn < len(lane.turns):
         return None
     return lane.turns[view.turn]
+
+
+def race_of(view: View) -> Race:
+    """The race as it stands, as the view brings it or worked out now."""
+    return standings(view.ledger, view.turn) if view.race is None else view.race
 
 
 def focus_of(view: View) -> int | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specmon.core.metrics.race import Standing, standings
+from specmon.core.metrics.race import Standing
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import pad
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.moment import race_of
 from specmon.tui.widgets.numbers import count, ms
 from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.race_lane_panel import lane_role
@@ -20,7 +21,7 @@ LABELS = 8
 def render_race_chart(view: View, width: int, height: int) -> list[Line]:
     """Draw each lane's tokens as points over its own clock, from 0 to the furthest clock."""
     signs = glyphs(view.ascii)
-    race = standings(view.ledger, view.turn)
+    race = race_of(view)
     cells, lines = body_width(width, height), body_height(width, height)
     note: Line = [("one axis for all lanes", "muted")]
     title = Title(number=None, name="tokens over lane clock", note=note)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specmon.core.metrics.race import Standing, standings
+from specmon.core.metrics.race import Standing
 from specmon.tui.view import View
 from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, fit, in_panel, is_framed, spread
+from specmon.tui.widgets.moment import race_of
 from specmon.tui.widgets.numbers import count, ms, percent, short
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
@@ -21,7 +22,7 @@ LANE_ROLES = ("device0", "device1", "hit", "bonus")
 def render_race_lane(view: View, lane: int, width: int, height: int, state: TextState) -> list[Line]:
     """Draw one lane's text; in a low panel one line of it, its progress and its round."""
     signs = glyphs(view.ascii)
-    standing = next((s for s in standings(view.ledger, view.turn).standings if s.lane == lane), None)
+    standing = next((s for s in race_of(view).standings if s.lane == lane), None)
     if standing is None:
         title = Title(number=None, name=f"lane {lane + 1}", note=[])
         return in_panel(title, [[("not started", "muted")]], width, height, signs)

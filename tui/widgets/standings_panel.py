@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specmon.core.metrics.race import Race, Standing, standings
+from specmon.core.metrics.race import Race, Standing
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import pad, safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_width, in_panel
+from specmon.tui.widgets.moment import race_of
 from specmon.tui.widgets.numbers import percent, short
 from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.race_lane_panel import lane_role, ratio_text
@@ -29,7 +30,7 @@ class _Column:
 def render_standings(view: View, width: int, height: int) -> list[Line]:
     """Draw the race's table, best lane first, with a note on what is provisional."""
     signs = glyphs(view.ascii)
-    race = standings(view.ledger, view.turn)
+    race = race_of(view)
     cells = body_width(width, height)
     note: Line = [("by tokens at equal lane clock · % of SOL, analytic", "muted")]
     columns = _columns_for(race, cells)

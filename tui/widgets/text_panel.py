@@ -28,7 +28,7 @@ class TextState:
     flows: list[tuple[TurnMetrics, TextFlow]] = field(default_factory=list)
     top: int | None = None
     shown_selected: int | None = None
-    rows_total: int = 0
+    newest: int = 0  # the top row that shows the newest rows
     rows_visible: int = 0
 
     def flow(self, position: int, turn: TurnMetrics, width: int, signs: Glyphs) -> TextFlow:
@@ -66,13 +66,25 @@ def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line
     """The visible rows of the conversation, each with its fate line if the view shows fates."""
     signs = glyphs(view.ascii)
     rows = _rows(view, max(cells, 1), state, signs)
-    visible = max(lines // (2 if view.fates else 1), 1)
-    state.rows_total, state.rows_visible = len(rows), visible
-    top = _top(view, rows, visible, state)
+    state.newest = _newest_top(rows, lines, view.fates)
+    state.rows_visible = len(rows) - state.newest
     body: list[Line] = []
-    for row in rows[top : top + visible]:
+    for row in rows[_top(view, rows, state) :]:
+        if len(body) >= lines:
+            break
         body += _drawn(row, view, last=row is rows[-1], signs=signs)
     return body
+
+
+def _newest_top(rows: list[_Row], lines: int, fates: bool) -> int:
+    """The first of the newest rows that fill the panel."""
+    top = len(rows)
+    while top:
+        lines -= 2 if fates and rows[top - 1].flow is not None else 1
+        if lines < 0:
+            break
+        top -= 1
+    return min(top, max(len(rows) - 1, 0))
 
 
 def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> list[_Row]:
@@ -106,38 +118,31 @@ def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
     return [[(row, "accent")] for row in rows]
 
 
-def _top(view: View, rows: list[_Row], visible: int, state: TextState) -> int:
+def _top(view: View, rows: list[_Row], state: TextState) -> int:
     """First row to draw: the newest rows, unless the user scrolled or selected a round out of sight."""
-    newest = max(len(rows) - visible, 0)
     if view.selected != state.shown_selected:
         state.shown_selected = view.selected
-        state.top = (
-            None
-            if view.selected is None
-            else _top_for_selected(view.selected, rows, visible, state.top, newest)
-        )
+        state.top = None if view.selected is None else _top_for_selected(view.selected, rows, state)
     if state.top is not None:
-        state.top = max(min(state.top, newest), 0)
-    return newest if state.top is None else state.top
+        state.top = max(min(state.top, state.newest), 0)
+    return state.newest if state.top is None else state.top
 
 
-def _top_for_selected(
-    selected: int, rows: list[_Row], visible: int, top: int | None, newest: int
-) -> int | None:
+def _top_for_selected(selected: int, rows: list[_Row], state: TextState) -> int | None:
     flow = rows[-1].flow if rows else None
     row = None if flow is None else flow.row_of(selected)
     if flow is None or row is None:
-        return top
+        return state.top
     place = len(rows) - len(flow.rows) + row
-    shown_from = newest if top is None else top
-    if shown_from <= place < shown_from + visible:
-        return top
-    return max(place - visible // 2, 0)
+    shown_from = state.newest if state.top is None else state.top
+    if shown_from <= place < shown_from + state.rows_visible:
+        return state.top
+    return max(place - state.rows_visible // 2, 0)
 
 
 def _drawn(row: _Row, view: View, last: bool, signs: Glyphs) -> list[Line]:
     if row.flow is None:
-        return [row.line or [], []] if view.fates else [row.line or []]
+        return [row.line or []]
     line = row.flow.text_line(row.number, row.selected)
     if last and _decoding(view):
         line = [*line, (signs.cursor, "accent")]
@@ -163,9 +168,9 @@ def _decoding(view: View) -> bool:
 
 
 def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
-    if state.top is not None and state.rows_total > state.rows_visible:
-        below = max(state.rows_total - state.top - state.rows_visible, 0)
-        return [(f"{below} lines below, End follows", "warning")] if below else [("End follows", "muted")]
+    if state.top is not None:
+        below = state.newest - state.top
+        return [(f"{below} rows below · End follows" if below else "End follows", "warning")]
     if not view.fates:
         return [("t fates", "muted")]
     legend: Line = []
@@ -199,7 +204,7 @@ class TextPanel(Panel):
 
     def scroll_rows(self, by: int) -> None:
         """Scroll by text rows, upwards where negative."""
-        newest = max(self._state.rows_total - self._state.rows_visible, 0)
+        newest = self._state.newest
         top = (newest if self._state.top is None else self._state.top) + by
         self._state.top = None if top >= newest else max(top, 0)
         self.redraw()

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from specmon.core.events import AnyEvent, TurnEnd
+from specmon.tui.view import View
+from specmon.tui.widgets.lines import line_width, plain
+from specmon.tui.widgets.text_panel import TextState, render_text
+
+from .conftest import fed, texts
+from .streams import StreamBuilder, ssd_stream
+
+LETTERS = list("abcdefghijklmnop")
+
+
+def turn(outcomes: list[tuple[int, bool]], words: list[str] = LETTERS) -> list[AnyEvent]:
+    return StreamBuilder("ssd", words=words).header().turn("Say it.", first="X").play(outcomes).events
+
+
+def bodies(view: View, width: int = 80, height: int = 9, state: TextState | None = None) -> list[str]:
+    """The lines inside the box, without trailing spaces."""
+    lines = texts(render_text(view, width, height, state or TextState()))
+    return [line[2:-1].rstrip() for line in lines[1:-1]]
+
+
+def test_text_panel_marks_every_character_with_its_fate() -> None:
+    view = View(ledger=fed(turn([(2, True), (0, False), (4, True), (1, True)])))
+    prompt, text, fates = bodies(view)[:3]
+    assert prompt == "› Say it."
+    assert len(text) == 1 + 3 + 1 + 5 + 2 + 1  # token one, four rounds, the cursor
+    assert text.startswith("X")
+    assert text.endswith("▌")
+    assert fates == "▸" + "··+" + "+" + "◇···+" + "◆+"
+
+
+def test_text_panel_in_ascii_has_other_signs_for_the_same_fates() -> None:
+    view = View(ledger=fed(turn([(2, True), (0, False), (4, True), (1, True)])), ascii=True)
+    assert bodies(view)[2] == "1" + "..+" + "+" + "o...+" + "*+"
+
+
+def test_text_panel_hides_fates() -> None:
+    view = View(ledger=fed(turn([(2, True)])), fates=False)
+    assert bodies(view)[1].startswith("X")
+    assert bodies(view)[2] == ""
+
+
+def test_text_panel_marks_the_selected_round() -> None:
+    view = View(ledger=fed(turn([(2, True), (0, False), (4, True), (1, True)])), selected=2)
+    lines = render_text(view, 80, 9, TextState())
+    assert bodies(view)[2] == "▸··++▲···+◆+"
+    ground = [text for text, role in lines[2] if role == "text@selected"]
+    assert len("".join(ground)) == 5
+
+
+def test_text_panel_drops_the_cursor_at_the_end_of_the_turn() -> None:
+    events = turn([(2, True)])
+    events.append(TurnEnd(t=events[-1].t, stop_reason="cancelled", n_tokens=4, rounds=1))
+    assert "▌" not in bodies(View(ledger=fed(events)))[1]
+
+
+def test_text_panel_shows_text_held_back_until_the_end() -> None:
+    events = turn([(2, True)])
+    events.append(TurnEnd(t=events[-1].t, stop_reason="cancelled", n_tokens=4, rounds=1, text="!"))
+    assert bodies(View(ledger=fed(events)))[1].endswith("!")
+
+
+def test_text_panel_wraps_at_words_and_keeps_fates_below_them() -> None:
+    words = ["alpha ", "beta ", "gamma ", "delta "] * 4
+    view = View(ledger=fed(turn([(4, True)] * 6, words)))
+    lines = bodies(view, width=33, height=60)[1:]
+    rows = list(zip(lines[::2], lines[1::2], strict=False))
+    for text, fates in rows:
+        assert len(fates) >= len(text.rstrip("▌"))
+    words_shown = [word for text, _ in rows for word in text.rstrip("▌").removeprefix("X").split()]
+    assert len(words_shown) == 30
+    assert set(words_shown) <= {"alpha", "beta", "gamma", "delta"}
+
+
+def test_text_panel_breaks_a_word_longer_than_a_row() -> None:
+    view = View(ledger=fed(turn([(4, True)], ["y" * 30] * 16)))
+    assert bodies(view, width=33, height=20)[1] == "X" + "y" * 29
+
+
+def test_text_panel_keeps_wide_characters_whole_at_the_edge() -> None:
+    view = View(ledger=fed(turn([(4, True)] * 4, ["漢"] * 16)))
+    for line in render_text(view, 32, 14, TextState()):
+        assert line_width(line) == 32
+    assert bodies(view, width=32)[1] == "X" + "漢" * 14
+    assert bodies(view, width=32)[2].startswith("▸· · · ")
+
+
+def test_text_panel_joins_a_combining_mark_to_the_character_before() -> None:
+    view = View(ledger=fed(turn([(4, True)], ["\u0301"] * 16)))
+    assert bodies(view)[1] == "X" + "\u0301" * 5 + "▌"
+
+
+def test_text_panel_breaks_lines_at_newlines_and_marks_them() -> None:
+    view = View(ledger=fed(turn([(2, True)], ["a\n"] * 16)))
+    assert bodies(view, height=12)[1:8] == ["Xa", "▸··", "a", "··", "a", "++", "▌"]
+
+
+def test_text_panel_shows_escapes() -> None:
+    view = View(ledger=fed(turn([(0, True)], ["\x1b[2J"] * 16)))
+    assert bodies(view)[1] == "X␛[2J▌"
+
+
+def test_text_panel_follows_the_newest_text() -> None:
+    state = TextState()
+    events = ssd_stream(60)
+    ledger = fed(events)
+    shown = texts(render_text(View(ledger=ledger), 40, 10, state))
+    assert "▌" in "".join(shown)
+    assert state.top is None
+
+
+def test_text_panel_scrolled_up_is_not_yanked_back() -> None:
+    state = TextState()
+    events = ssd_stream(60)
+    ledger = fed(events[:40])
+    render_text(View(ledger=ledger), 60, 10, state)
+    state.top = 2
+    before = bodies(View(ledger=ledger), 60, 10, state)
+    for event in events[40:]:
+        ledger.feed(event)
+    after = render_text(View(ledger=ledger), 60, 10, state)
+    assert [plain(line)[2:-1].rstrip() for line in after[1:-1]] == before
+    assert "End follows" in plain(after[0])
+
+
+def test_text_panel_brings_a_selected_round_into_sight() -> None:
+    ledger = fed(ssd_stream(200))
+    state = TextState()
+    view = View(ledger=ledger)
+    render_text(view, 40, 10, state)
+    shown = "".join(texts(render_text(replace(view, selected=5), 40, 10, state)))
+    assert "▲" in shown
+    back = "".join(texts(render_text(view, 40, 10, state)))
+    assert "▌" in back
+
+
+def test_text_panel_shows_the_turns_before() -> None:
+    builder = StreamBuilder("ssd", words=LETTERS).header().turn("One?", first="A").rounds(2).end()
+    builder.turn("Two?", first="B").rounds(2)
+    ledger = fed(builder.events)
+    shown = "\n".join(bodies(View(ledger=ledger, turn=1), height=20))
+    assert shown.index("One?") < shown.index("Two?")
+    assert "Two?" not in "\n".join(bodies(View(ledger=ledger, turn=0), height=20))
+
+
+def test_text_panel_cuts_a_long_prompt() -> None:
+    events = StreamBuilder().header().turn("word " * 200).rounds(1).events
+    lines = bodies(View(ledger=fed(events)), width=40, height=12)
+    assert lines[2].endswith("…")
+    assert not lines[3].startswith("  word")
+
+
+def test_text_panel_lays_out_a_growing_turn_as_a_whole_one() -> None:
+    events = ssd_stream(80)
+    state = TextState()
+    ledger = fed(events[:10])
+    for event in events[10:]:
+        ledger.feed(event)
+        grown = render_text(View(ledger=ledger), 50, 30, state)
+    assert grown == render_text(View(ledger=fed(events)), 50, 30, TextState())
