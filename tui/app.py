@@ -22,6 +22,7 @@ from specmon.tui.feeds.pump import Pump
 from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen, Start
+from specmon.tui.screens.race import RaceScreen
 from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.screens.stage import Setup, Stage
 from specmon.tui.widgets.palette import Palette, textual_theme
@@ -139,8 +140,6 @@ class SpecmonApp(App[None]):
     def _open_race(self, request: Request) -> None:
         monitor = self.stage
         assert isinstance(monitor, MonitorScreen)
-        from specmon.tui.screens.race import RaceScreen
-
         lanes = self._race_lanes or race_lanes(monitor.plan.config)
         race = RaceScreen(self.setup, monitor.feed, request, lanes, self._start.recordings)
         self.push_screen(race, lambda _: monitor.resumed())

@@ -17,7 +17,7 @@ from specmon.tui.screens.arrangement import Chrome, Places, arrange
 from specmon.tui.screens.deck import Deck
 from specmon.tui.screens.formulas import FormulasScreen
 from specmon.tui.screens.help import HelpScreen
-from specmon.tui.screens.keys import hint_line, key
+from specmon.tui.screens.keys import hint_line, key, panel_keys
 from specmon.tui.screens.lines_view import LinesView
 from specmon.tui.screens.log_pane import log_lines
 from specmon.tui.screens.stage import Setup, Stage
@@ -47,44 +47,43 @@ PANEL_CLASSES: dict[str, type[Panel]] = {
     "acceptance": AcceptancePanel,
 }
 
-ROUND_KEYS: list[Binding] = [
+JUMP_KEYS: list[Binding] = [
     key("n", "next_miss", "miss", "next round whose outcome had no branch", section="Rounds", hint=True),
     key("0", "next_rejection", "a=0", "next round that accepted nothing", section="Rounds"),
     key("S", "slowest", "slowest", "slowest round of the turn", section="Rounds"),
-    key(", up", "select(-1)", "round", "previous round", section="Rounds", shown=", ↑"),
-    key(
-        ". down",
-        "select(1)",
-        "round",
-        "next round; after the newest, follow again",
-        section="Rounds",
-        shown=". ↓",
-    ),
+]
+_STEP = "previous and next round; past the newest, follow again"
+SELECT_KEYS: list[Binding] = [
+    key(", up", "select(-1)", "round", _STEP, section="Rounds", shown=", .", hint=True),
+    key(". down", "select(1)", "round", _STEP, section="Rounds", shown=", .", hint=True),
     key("p", "pin", "pin", "pin the newest round, and let go", section="Rounds"),
     key(
-        "enter", "detail", "detail", "the selected round over the whole body", section="Rounds", shown="Enter"
+        "enter",
+        "detail",
+        "detail",
+        "the selected round alone, with all its branches",
+        section="Rounds",
+        shown="Enter",
     ),
 ]
+ZOOM_KEYS: list[Binding] = [
+    *panel_keys(),
+    key("z", "zoom_again", "zoom", "zoom the last panel again, and back", section="Panels"),
+]
+_PAN, _SCALE = "timeline: earlier and later", "timeline: closer and wider"
+_SCROLL = "text: a page up and down; new text never scrolls it back"
 VIEW_KEYS: list[Binding] = [
-    key("z", "zoom_again", "zoom", "zoom the last panel again, and back", section="Panels", hint=True),
-    key("escape", "back", "back", "back out", section="Panels", shown="Esc"),
-    key("t", "fates", "fates", "token fates under the text, on or off", section="Panels"),
+    key("t", "fates", "fates", "token fates under the text, on or off", section="Panels", hint=True),
     key("e", "formulas", "formulas", "the formulas behind the WHY line", section="Panels"),
-    key("a", "pan(-1)", "pan", "timeline: earlier", section="Timeline"),
-    key("d", "pan(1)", "pan", "timeline: later", section="Timeline"),
-    key("w", "scale(1)", "zoom in", "timeline: closer", section="Timeline"),
-    key("s", "scale(-1)", "zoom out", "timeline: wider", section="Timeline"),
-    key("f", "fit", "fit", "timeline: fit, and follow", section="Timeline"),
-    key(
-        "pageup",
-        "scroll_text(-1)",
-        "scroll",
-        "text: page up; new text never scrolls it back",
-        section="Panels",
-        shown="PgUp",
-    ),
-    key("pagedown", "scroll_text(1)", "scroll", "text: page down", section="Panels", shown="PgDn"),
+    key("a", "pan(-1)", "pan", _PAN, section="Panels", shown="a d"),
+    key("d", "pan(1)", "pan", _PAN, section="Panels", shown="a d"),
+    key("w", "scale(1)", "zoom", _SCALE, section="Panels", shown="w s"),
+    key("s", "scale(-1)", "zoom", _SCALE, section="Panels", shown="w s"),
+    key("f", "fit", "fit", "timeline: fit, and follow", section="Panels"),
+    key("pageup", "scroll_text(-1)", "scroll", _SCROLL, section="Panels", shown="PgUp PgDn"),
+    key("pagedown", "scroll_text(1)", "scroll", _SCROLL, section="Panels", shown="PgUp PgDn"),
     key("end", "live", "live", "back to the newest: text, timeline and round", section="Panels", shown="End"),
+    key("escape", "back", "back", "back out", section="Panels", shown="Esc"),
     key("v", "next_lane", "lane", "next lane, where there are several", section="Panels"),
     key("l", "log", "log", "the engine's log, and back", section="Panels"),
 ]

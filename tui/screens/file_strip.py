@@ -43,7 +43,7 @@ class FileStrip:
     def _title(self, width: int, columns: int) -> Line:
         each = -(-len(self.playback.stops) // columns)
         basis = f"1 column = {each:,} round{'s' if each != 1 else ''}, worst shown"
-        note = f" {basis} · gaps over {FOLD_NS // 10**9} s folded ⌁ {self.signs.rule}"
+        note = f" {basis} · gaps over {FOLD_NS // 10**9} s folded {self._fold_sign} {self.signs.rule}"
         name: Line = [(f"{self.signs.rule} ", "border"), ("WHOLE FILE ", "title")]
         return [*fit(name, width - len(note), self.signs.rule, "border"), (note, "muted")]
 
@@ -81,14 +81,24 @@ class FileStrip:
         stops = self.playback.stops
         cells = [self.signs.rule] * min(columns, len(stops))
         for i in range(1, len(stops)):
-            if stops[i].t - stops[i - 1].t > FOLD_NS:
-                cells[self._column_of(i, columns)] = "~" if self.signs.ascii else "⌁"
+            if self._folded(i):
+                cells[self._column_of(i, columns)] = self._fold_sign
         for number, start in enumerate(self.playback.turn_starts, start=1):
-            at = self._column_of(start, columns)
-            _write(cells, at, f"{number} {self._decoder(stops[start])} ")
+            fold = self._fold_sign if self._folded(start) else ""
+            label = f"{fold}{number} {self._decoder(stops[start])} "
+            _write(cells, self._column_of(start, columns), label)
         for marker in self.playback.markers:
             _write(cells, self._column_of(self.playback.stop_at(marker.t), columns), "m")
         return "".join(cells)
+
+    @property
+    def _fold_sign(self) -> str:
+        return "~" if self.signs.ascii else "⌁"
+
+    def _folded(self, stop: int) -> bool:
+        """Whether the silence before this stop is played shorter than it was."""
+        stops = self.playback.stops
+        return stop > 0 and stops[stop].t - stops[stop - 1].t > FOLD_NS
 
     def _decoder(self, stop: Stop) -> str:
         """What decoded the turn: "SSD K4"."""

@@ -77,11 +77,12 @@ def entries(bindings: Iterable[Binding]) -> list[Binding]:
 
 def hint_line(bindings: Iterable[Binding], cells: int) -> Line:
     """The hint row: as many hints as fit, in their order; the last two (help and quit) always."""
+    gap = "  " if cells >= 120 else " "
     shown = [(b.key_display or b.key, b.description) for b in entries(bindings) if b.show]
-    hints: list[Line] = [[(f" {keys}", "accent"), (f" {label} ", "muted")] for keys, label in shown]
+    hints: list[Line] = [[(keys, "accent"), (f" {label}{gap}", "muted")] for keys, label in shown]
     keep, last = hints[:-2], hints[-2:]
-    room = cells - sum(map(line_width, last))
-    line: Line = []
+    room = cells - 1 - sum(map(line_width, last))
+    line: Line = [(" ", "text")]
     for hint in keep:
         if line_width(hint) > room:
             break

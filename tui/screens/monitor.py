@@ -32,10 +32,10 @@ from specmon.tui.feeds.feed import Died, FeedItem, Warned
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.screens.arrangement import Chrome, Places
 from specmon.tui.screens.choices import Plan
-from specmon.tui.screens.cockpit import LAST_KEYS, ROUND_KEYS, VIEW_KEYS, Cockpit
+from specmon.tui.screens.cockpit import JUMP_KEYS, LAST_KEYS, SELECT_KEYS, VIEW_KEYS, ZOOM_KEYS, Cockpit
 from specmon.tui.screens.conversation import Conversation
 from specmon.tui.screens.death import DeathScreen
-from specmon.tui.screens.keys import key, panel_keys
+from specmon.tui.screens.keys import key
 from specmon.tui.screens.prompt import Prompt
 from specmon.tui.screens.prompt_line import prompt_line, welcome_lines
 from specmon.tui.screens.settings import SettingsScreen
@@ -66,13 +66,7 @@ class MonitorScreen(Cockpit):
     """Drives the engine through `feed`: one request at a time on lane 0."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key(
-            "i",
-            "prompt",
-            "type",
-            "type a prompt; Enter sends it, Esc leaves and keeps the text",
-            section="Request",
-        ),
+        key("i", "prompt", "type", "type a prompt; Enter sends it, Esc keeps the text", section="Request"),
         key(
             "space",
             "freeze",
@@ -83,19 +77,17 @@ class MonitorScreen(Cockpit):
             hint=True,
         ),
         key("x", "cancel", "cancel", "cancel the request", section="Request", hint=True),
-        *panel_keys(),
-        *VIEW_KEYS[:1],
-        *ROUND_KEYS,
+        *ZOOM_KEYS,
+        *JUMP_KEYS,
+        *SELECT_KEYS,
         key("R", "race", "race", "race AR, SD and SSD on this prompt", section="Request", hint=True),
-        key("r", "record", "keep", "keep the recording, or keep it no longer", section="Request", hint=True),
+        key("r", "record", "keep", "keep the recording, or no longer", section="Request", hint=True),
         key("o", "settings", "set", "settings of the next turn", section="Request", hint=True),
-        key(
-            "b", "measure_ar", "measure AR", "measure an AR step at this length", section="Request", hint=True
-        ),
+        *VIEW_KEYS,
+        key("b", "measure_ar", "measure AR", "measure an AR step here", section="Request", hint=True),
         key("m", "mark", "mark", "put a mark into the recording", section="Request", hint=True),
-        key("N", "new", "new", "start a new conversation", section="Request"),
+        key("N", "new", "new", "start a new conversation", section="Request", hint=True),
         key("ctrl+r", "restart", "restart", "start the engine again after it died", section="Request"),
-        *VIEW_KEYS[1:],
         *LAST_KEYS,
     ]
 

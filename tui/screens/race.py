@@ -23,6 +23,7 @@ from specmon.core.engine.messages import (
     Refused,
     Request,
 )
+from specmon.core.metrics.race import standings
 from specmon.tui.feeds.feed import Died, FeedItem
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.screens.arrangement import Places
@@ -94,7 +95,7 @@ class RaceScreen(Stage):
         ]
         ids = ("title", "fair", "race-why", "output", "hints", "too-small")
         self.lines = {name: LinesView(setup.palette, id=name) for name in ids}
-        self.deck = Deck([*self.lane_panels, *self.panels, *self.lines.values()], self.places)
+        self.deck = Deck([*self.panels, *self.lines.values()], self.places)
 
     def compose(self) -> ComposeResult:
         yield self.deck
@@ -106,13 +107,12 @@ class RaceScreen(Stage):
         """Where everything goes."""
         return arrange_race(size.width, size.height, len(self.lanes))
 
-    def view(self, lane: int) -> View:
-        """The moment of one lane's newest turn."""
-        metrics = self.pump.ledger.lanes.get(lane)
+    def view(self) -> View:
+        """The moment of all lanes."""
+        metrics = self.pump.ledger.lanes.get(0)
         _, seconds = self.pump.behind
         return View(
             ledger=self.pump.ledger,
-            lane=lane,
             turn=max(len(metrics.turns) - 1, 0) if metrics else 0,
             mode="FROZEN" if self.pump.frozen else "LIVE",
             ascii=self.setup.ascii,
@@ -120,24 +120,21 @@ class RaceScreen(Stage):
             recording=self.pump.recording,
             behind_ns=round(seconds * 1e9),
             lost=self.pump.dropped,
+            race=self.standings,
         )
 
     def draw(self) -> None:
-        places = self.deck.places
+        self.standings = standings(self.pump.ledger)
+        view, places = self.view(), self.deck.places
         with self.app.batch_update():
-            self.draw_text()
             for panel in self.panels:
                 if panel.id in places:
-                    panel.show(self.view(0))
+                    panel.show(view)
             self.lines["title"].put([title_line(self)])
             self.lines["fair"].put([fair_line(self)])
             self.lines["race-why"].put([why_line(self)])
             self.lines["output"].put([output_line(self)])
             self.lines["hints"].put([self.said or hint_line(self._keys, self.app.size.width)])
-
-    def draw_text(self) -> None:
-        for lane, panel in enumerate(self.lane_panels):
-            panel.show(self.view(lane))
 
     @property
     def _keys(self) -> list[Binding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specmon.core.metrics.race import Race, Standing, standings
+from specmon.core.metrics.race import Race, Standing
 from specmon.tui.widgets.cells import clip, safe_text
 from specmon.tui.widgets.lines import Line, spread
 from specmon.tui.widgets.numbers import size
@@ -42,7 +42,7 @@ def fair_line(screen: RaceScreen) -> Line:
         progress = screen.pump.progress
         what = safe_text(progress.what) if progress else "loading the lanes"
         return [(" LOADING ", "accent"), (what, "text")]
-    race = standings(screen.pump.ledger)
+    race = screen.standings
     line: Line = [(" FAIR ", "title")]
     line.append(
         (" turns of ≥ 8 rounds and ≥ 50 ms; each clock counts its own rounds only, prefill apart.", "text")
@@ -58,7 +58,7 @@ def fair_line(screen: RaceScreen) -> Line:
 
 def why_line(screen: RaceScreen) -> Line:
     """Who is ahead of whom, at equal lane clock."""
-    race = standings(screen.pump.ledger)
+    race = screen.standings
     running = [row for row in race.standings if row.n_tokens]
     if len(running) < 2:
         return [(" WHY ", "title"), (" waiting for two lanes to decode", "muted")]
@@ -81,7 +81,7 @@ def _round_parts(row: Standing) -> str:
 
 def output_line(screen: RaceScreen) -> Line:
     """Whether the outputs are equal, in words."""
-    rows = standings(screen.pump.ledger).standings
+    rows = screen.standings.standings
     line: Line = [(" OUTPUT ", "title")]
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed

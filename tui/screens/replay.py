@@ -15,12 +15,26 @@ from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.feeds.seek import go_to
 from specmon.tui.screens.arrangement import TALL, WIDE, Chrome, Places
 from specmon.tui.screens.ask import AskScreen
-from specmon.tui.screens.cockpit import LAST_KEYS, ROUND_KEYS, VIEW_KEYS, Cockpit, is_full_rejection, is_miss
+from specmon.tui.screens.cockpit import (
+    JUMP_KEYS,
+    LAST_KEYS,
+    SELECT_KEYS,
+    VIEW_KEYS,
+    ZOOM_KEYS,
+    Cockpit,
+    is_full_rejection,
+    is_miss,
+)
 from specmon.tui.screens.file_strip import FileStrip
-from specmon.tui.screens.keys import key, panel_keys
+from specmon.tui.screens.keys import key
 from specmon.tui.screens.stage import Setup
 from specmon.tui.view import ReplayStatus, View
 from specmon.tui.widgets.glyphs import glyphs
+
+_STEP = "one round back and on"
+_STEP_TURN = "to the start of this turn, then of the one before; to the next turn"
+_SPEED = "slower and faster"
+_LOOP = "start of a loop here, its end here, loop on or off"
 
 
 class ReplayScreen(Cockpit):
@@ -28,44 +42,23 @@ class ReplayScreen(Cockpit):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         key("space", "play", "play", "play and pause", section="Replay", shown="Space", hint=True),
-        key("[ left", "step(-1)", "back", "one round back", section="Replay", shown="[ ←"),
-        key("] right", "step(1)", "round", "one round on", section="Replay", shown="] →", hint=True),
-        key(
-            "{",
-            "step_turn(-1)",
-            "turn",
-            "to the start of this turn, then of the one before",
-            section="Replay",
-        ),
-        key("}", "step_turn(1)", "turn", "to the next turn", section="Replay", hint=True),
-        key("-", "speed(-1)", "slower", "slower", section="Replay"),
-        key("+ =", "speed(1)", "speed", "faster", section="Replay", shown="+", hint=True),
+        key("[ left", "step(-1)", "round", _STEP, section="Replay", shown="[ ]", hint=True),
+        key("] right", "step(1)", "round", _STEP, section="Replay", shown="[ ]", hint=True),
+        key("{", "step_turn(-1)", "turn", _STEP_TURN, section="Replay", shown="{ }", hint=True),
+        key("}", "step_turn(1)", "turn", _STEP_TURN, section="Replay", shown="{ }", hint=True),
+        key("-", "speed(-1)", "speed", _SPEED, section="Replay", shown="- +", hint=True),
+        key("+ =", "speed(1)", "speed", _SPEED, section="Replay", shown="- +", hint=True),
         key("u", "unit", "unit", "speed in rounds/s or in multiples of real time", section="Replay"),
-        key(
-            "g",
-            "go",
-            "go",
-            "go to a round (97, 2/97) or a time (1.5s)",
-            section="Replay",
-            hint=True,
-        ),
-        *ROUND_KEYS[:3],
-        key("A", "loop_start", "A", "start of the loop here", section="Replay"),
-        key("B", "loop_end", "B", "end of the loop here", section="Replay"),
-        key(
-            "L",
-            "loop",
-            "A B L loop",
-            "loop between A and B, on or off",
-            section="Replay",
-            shown="L",
-            hint=True,
-        ),
+        key("g", "go", "go", "go to a round (97, 2/97) or a time (1.5s)", section="Replay", hint=True),
+        *JUMP_KEYS,
+        key("A", "loop_start", "loop", _LOOP, section="Replay", shown="A B L", hint=True),
+        key("B", "loop_end", "loop", _LOOP, section="Replay", shown="A B L", hint=True),
+        key("L", "loop", "loop", _LOOP, section="Replay", shown="A B L", hint=True),
         key("m", "mark", "mark", "a mark here, for this viewing", section="Replay", hint=True),
-        key("y", "copy", "copy", "copy the round as JSON to the clipboard", section="Replay"),
+        *ZOOM_KEYS,
+        *SELECT_KEYS,
+        key("y", "copy", "copy", "copy the round as JSON to the clipboard", section="Replay", hint=True),
         key("home", "start", "start", "to the start of the file", section="Replay", shown="Home"),
-        *panel_keys(),
-        *ROUND_KEYS[3:],
         *VIEW_KEYS,
         *LAST_KEYS,
     ]
