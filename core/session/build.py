@@ -35,26 +35,35 @@ class FrameBuilder:
 
     def add(self, event: Event) -> None:
         """Collect one event. Raises ValueError where it cannot be written; nothing is collected then."""
+        turn, index = (event.turn, event.index) if isinstance(event, Round) else (-1, -1)
+        if not all(-(2**63) <= number < 2**63 for number in (event.t, turn, index)):
+            raise ValueError("an event's time or place is no 64-bit number")
         line = self._encoder.encode(event)
-        if len(line) + 1 > MAX_RAW_BYTES - self.raw_bytes:
+        try:
+            self.add_lines(
+                [line], t=event.t, rounds=int(isinstance(event, Round)), turn=turn, round_index=index
+            )
+        except ValueError:
             self._encoder.reset()
-            raise ValueError(f"an event of {len(line)} bytes does not fit into a frame")
-        if isinstance(event, Round):
-            self.add_lines([line], t=event.t, rounds=1, turn=event.turn, round_index=event.index)
-        else:
-            self.add_lines([line], t=event.t)
+            raise
 
     def add_lines(
         self, lines: list[bytes], *, t: int, rounds: int = 0, turn: int = -1, round_index: int = -1
     ) -> None:
-        """Collect lines: `t` of the first, how many are rounds, and the first round's place."""
+        """Collect lines: `t` of the first, how many are rounds, and the first round's place.
+
+        Raises: ValueError where they do not fit into a frame; nothing is collected then.
+        """
+        raw_bytes = sum(map(len, lines)) + len(lines)
+        if self.raw_bytes + raw_bytes > MAX_RAW_BYTES:
+            raise ValueError(f"{raw_bytes} bytes of events do not fit into a frame")
         if not self._lines:
             self._first = (t, -1, -1)
         if rounds and not self._rounds:
             self._first = (self._first[0], turn, round_index)
         self._lines += lines
         self._rounds += rounds
-        self.raw_bytes += sum(map(len, lines)) + len(lines)
+        self.raw_bytes += raw_bytes
         self.last_t = t
 
     def pack(self) -> bytes:

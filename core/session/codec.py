@@ -24,6 +24,7 @@ class Unknown(Event, frozen=True, kw_only=True):
     raw: bytes
 
 
+_ROUND = Round.__name__
 _encode_json = msgspec.json.Encoder().encode
 _decode_round = msgspec.json.Decoder(WireRound).decode
 _decode_object: Any = msgspec.json.Decoder(AnyEvent).decode
@@ -43,7 +44,8 @@ class Encoder:
     def encode(self, event: Event) -> bytes:
         """Give `event` as one JSON line, newline excluded. Raises ValueError for text that is not Unicode."""
         if isinstance(event, Unknown):
-            self._previous.clear()
+            if event.kind == _ROUND:
+                self.reset()
             return event.raw
         if not isinstance(event, Round):
             return _encode_json(event)
@@ -74,8 +76,8 @@ class Decoder:
         event = self._decode(line)
         if isinstance(event, Round):
             self._previous[event.lane] = Previous.of(event)
-        elif isinstance(event, Unknown):
-            self._previous.clear()
+        elif isinstance(event, Unknown) and event.kind == _ROUND:
+            self.reset()
         elif isinstance(event, Header):
             self._newer = is_newer_minor(event.schema)
         if self._newer:

@@ -45,7 +45,7 @@ def compact(path: Path) -> int:
             temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
-    except (OSError, DamagedFrame) as error:
+    except (OSError, ValueError) as error:
         raise SpecmonError(f"{path} was not compacted: {reason_of(error)}.") from None
     return size
 

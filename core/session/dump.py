@@ -13,7 +13,7 @@ from specmon.core.session.codec import Unknown
 
 _TIMES = ("t", "t0", "t1", "utc_start")
 _MEASURED_ONLY = (Telemetry, ClockSync, Sample)
-_UNSAFE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _encode = msgspec.json.encode
 
 

@@ -83,7 +83,7 @@ class FrameStream:
     def _skip_damage(self) -> None:
         if self._schema is None:
             raise not_a_session(self._name)
-        position = find_mark(bytes(self._buffer), 1)
+        position = find_mark(self._buffer, 1)
         keep_from = position if position >= 0 else max(1, len(self._buffer) - 11)
         del self._buffer[:keep_from]
 

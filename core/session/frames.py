@@ -17,7 +17,7 @@ import msgspec
 import zstandard
 
 #: Largest block of lines one frame may hold, uncompressed (bytes).
-MAX_RAW_BYTES = 64 << 20
+MAX_RAW_BYTES = 16 << 20
 #: Most bytes a mark takes; ours are shorter, a newer minor's may be longer.
 MAX_MARK_BYTES = 256
 
@@ -123,7 +123,7 @@ def parse_mark(buffer: bytes, offset: int) -> FrameInfo | None:
     return FrameInfo(**numbers, offset=offset, mark_bytes=mark_bytes)
 
 
-def find_mark(buffer: bytes, start: int) -> int:
+def find_mark(buffer: bytes | bytearray, start: int) -> int:
     """Give the first position from `start` on where a mark may begin, or -1."""
     magic = struct.pack("<I", _MAGIC)
     position = buffer.find(magic, start)

@@ -137,6 +137,10 @@ def test_every_kind_survives_equal(events: list[Event]) -> None:
     assert [decode(encode(event)) for event in events] == events
 
 
+def test_line_has_every_field_of_a_round_in_its_order() -> None:
+    assert WireRound.__struct_fields__ == Round.__struct_fields__
+
+
 def test_hit_tokens_are_stored_once(stream: Callable[..., Any]) -> None:
     rounds = stream(1, fan_out=2).rounds(40)
     encoder = Encoder()

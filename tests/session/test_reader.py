@@ -13,7 +13,7 @@ import zstandard
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import Event, Gap, Header, Marker, Vocabulary
-from specmon.core.session.codec import Unknown, encode
+from specmon.core.session.codec import Encoder, Unknown, encode
 from specmon.core.session.compact import compact
 from specmon.core.session.frames import MARK_BYTES, FrameInfo, compress, pack_end, pack_mark
 from specmon.core.session.reader import SessionReader
@@ -223,6 +223,31 @@ def test_newer_minor_opens_and_counts_what_it_does_not_know(tmp_path: Path) -> N
         "2 events of kinds unknown here kept: Aura (2) (file 1.3, reader 1.0).",
         "1 field unknown here kept (file 1.3, reader 1.0).",
     )
+
+
+def test_rounds_around_an_unknown_kind_still_refer_to_each_other(
+    tmp_path: Path, stream: Callable[..., Any]
+) -> None:
+    encoder, rounds = Encoder(), stream(1, fan_out=1).rounds(6)
+    lines = [encoder.encode(event) for event in rounds]
+    assert b",null," in lines[1]
+    aura = b'{"type":"Aura","t":3}'
+    path = craft(tmp_path / "a.session", [[encode(HEADER), *lines[:3], aura, *lines[3:]]])
+    assert [event for event in read(path)[0] if not isinstance(event, Unknown)] == [HEADER, *rounds]
+
+
+def test_round_that_is_not_understood_takes_those_that_refer_to_it_along(
+    tmp_path: Path, stream: Callable[..., Any]
+) -> None:
+    encoder, rounds = Encoder(), stream(1, fan_out=1).rounds(6)
+    lines = [encoder.encode(event) for event in rounds]
+    lines[2] = lines[2].replace(b'"verify"', b'"dream"')
+    path = craft(tmp_path / "a.session", [[encode(HEADER), *lines]])
+    found, warnings = read(path)
+    assert found[:3] == [HEADER, *rounds[:2]]
+    assert isinstance(found[3], Unknown)
+    assert is_subsequence(found[4:], list(rounds[3:]))
+    assert len(warnings) == 2
 
 
 def test_unknown_kinds_and_fields_survive_rewriting(tmp_path: Path) -> None:

@@ -241,8 +241,9 @@ def test_folder_that_cannot_hold_a_spool_is_told(tmp_path: Path) -> None:
     recorder.close()
 
 
-def test_event_that_cannot_be_written_is_counted_and_the_rest_goes_on(recorder: Recorder) -> None:
-    put(recorder, HEADER, Log(t=1, level="INFO", text="\ud800"), mark(2))
+@pytest.mark.parametrize("bad", [Log(t=1, level="INFO", text="\ud800"), Marker(t=2**70, label="x")])
+def test_event_that_cannot_be_written_is_counted_and_the_rest_goes_on(recorder: Recorder, bad: Event) -> None:
+    put(recorder, HEADER, bad, mark(2))
     put(recorder, mark(3))
     gap = Gap(t=3, count=1, reason="the recording could not be written")
     assert read(spool_of(recorder)) == [HEADER, mark(2), gap, mark(3)]
