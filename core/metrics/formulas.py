@@ -154,5 +154,10 @@ def _tau_per_ms(turn: TurnMetrics, time: RoundTime) -> Formula:
         name="τ per ms (modelled)",
         expression="τ(k) ÷ (round − draft exposed·(1 − k/K)), verification held",
         values=f"K {' '.join(str(k) for k in by_k)}" if by_k else "",
-        result=" ".join(f"{value:.2f}".lstrip("0") for value in by_k.values()) or "nothing drafted",
+        result=" ".join(_short(value) for value in by_k.values()) or "nothing drafted",
     )
+
+
+def _short(value: float) -> str:
+    """ ".51", "1.20", ".034": two or three digits, without the zero in front."""
+    return (f"{value:.2f}" if value >= 0.1 else f"{value:.2g}").removeprefix("0")

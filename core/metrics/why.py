@@ -104,7 +104,7 @@ def _verify(turn: TurnMetrics, time: RoundTime) -> _Said:
         )
     else:
         reason = no_fraction(turn, 0) or "the target's bytes are not known"
-        said = _Said(f"verify is {share} ({reason}, so no % of one).", f"{short} ({reason})")
+        said = _Said(f"verify is {share} ({reason}: no % of the read ceiling).", f"{short} ({reason})")
     return _with_drafting(turn, time, said)
 
 
@@ -116,8 +116,9 @@ def _with_drafting(turn: TurnMetrics, time: RoundTime, said: _Said) -> _Said:
     if time.draft_ns < WORTH_SAYING * time.round_ns:
         return said
     misses = f" ({percent(time.miss_rate, 1)} misses)" if time.miss_rate else ""
+    before = "Drafting still exposed" if turn.lane.decoder == "ssd" else "Drafting before it"
     return _Said(
-        f"{said.text} Drafting still exposed: {ms(time.draft_ns)} ms{misses}.",
+        f"{said.text} {before}: {ms(time.draft_ns)} ms{misses}.",
         f"{said.short} · drafting exposed {ms(time.draft_ns)} ms",
     )
 

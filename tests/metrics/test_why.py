@@ -43,7 +43,9 @@ def test_why_verify_bound_names_its_share_of_the_ceiling(stream, plan, ledger_of
 
 def test_why_gives_no_percentage_without_a_ceiling(stream, plan, ledger_of):
     said = why_of(ledger_of(stream([plan(1)] * 20, ceiling=None)))
-    assert said.text.startswith("verify is 95 % of a 4.20 ms round (no ceiling measured, so no % of one).")
+    assert said.text.startswith(
+        "verify is 95 % of a 4.20 ms round (no ceiling measured: no % of the read ceiling)."
+    )
     assert formula(said, "floor").result == "n/a: no ceiling measured"
 
 
@@ -58,6 +60,17 @@ def test_why_blames_misses_where_drafting_is_exposed(stream, plan, ledger_of):
 def test_why_names_exposed_drafting_of_sd(stream, plan, ledger_of):
     said = why_of(ledger_of(stream([plan(3)] * 20, decoder="sd", draft_ns=9 * MS)))
     assert said.text == "drafting is exposed for 9.00 ms, 69 % of a 13.1 ms round; verifying takes 4.00 ms."
+
+
+def test_why_says_what_sd_drafts_before_it_verifies(stream, plan, ledger_of):
+    said = why_of(ledger_of(stream([plan(3)] * 20, decoder="sd")))
+    assert said.text.endswith("1.95 ms left to win there. Drafting before it: 2.00 ms.")
+
+
+def test_tau_per_ms_of_a_slow_round_keeps_its_digits(stream, plan, ledger_of):
+    said = why_of(ledger_of(stream([plan(4)] * 20, decoder="sd", verify_ns=98 * MS)))
+    assert formula(said, "τ per ms").values == "K 1 2 3 4"
+    assert formula(said, "τ per ms").result == ".02 .03 .04 .05"
 
 
 def test_why_names_a_weak_drafter(stream, plan, ledger_of):
