@@ -118,7 +118,7 @@ def test_text_panel_scrolled_up_is_not_yanked_back() -> None:
     events = ssd_stream(60)
     ledger = fed(events[:40])
     render_text(View(ledger=ledger), 60, 10, state)
-    state.top = 2
+    state.top = 0
     before = bodies(View(ledger=ledger), 60, 10, state)
     for event in events[40:]:
         ledger.feed(event)

@@ -39,7 +39,7 @@ def render_race_lane(view: View, lane: int, width: int, height: int, state: Text
         body = text_body(moment, cells, lines, state)
     else:
         text = text_body(replace(moment, fates=False), cells, 1, state)
-        body = [*text, _progress(standing, cells, signs), _round(standing, cells)]
+        body = [*(text or [[]]), _progress(standing, cells, signs), _round(standing, cells)]
     return in_panel(Title(number=None, name=name, note=note, keep_case=True), body, width, height, signs)
 
 

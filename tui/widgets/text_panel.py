@@ -11,6 +11,7 @@ from specmon.tui.view import View
 from specmon.tui.widgets.cells import clip, clusters, safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.text_flow import TextFlow
@@ -88,14 +89,16 @@ def _newest_top(rows: list[_Row], lines: int, fates: bool) -> int:
 
 
 def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> list[_Row]:
-    lane = view.ledger.lanes.get(view.lane)
+    lane = lane_of(view)
+    turns = lane.turns if lane is not None else []
+    newest = view.turn % len(turns) if turns else 0
     rows: list[_Row] = []
-    for position, turn in enumerate(lane.turns[: view.turn + 1] if lane else []):
+    for position, turn in enumerate(turns[: newest + 1]):
         if rows:
             rows.append(_Row([]))
         rows += [_Row(line) for line in _prompt(turn, cells, signs)]
         flow = state.flow(position, turn, cells, signs)
-        selected = view.selected if position == view.turn else None
+        selected = view.selected if position == newest else None
         rows += [_Row(None, flow, number, selected) for number in range(len(flow.rows))]
     return rows
 
@@ -163,8 +166,8 @@ def _marked(row: _Row, signs: Glyphs) -> Line:
 
 
 def _decoding(view: View) -> bool:
-    turn = view.ledger.lanes[view.lane].turns[view.turn]
-    return turn.end is None
+    turn = turn_of(view)
+    return turn is not None and turn.end is None
 
 
 def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
@@ -174,7 +177,7 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     if not view.fates:
         return [("t fates", "muted")]
     legend: Line = []
-    lane = view.ledger.lanes.get(view.lane)
+    lane = lane_of(view)
     if lane is None or lane.lane.decoder == "ssd":
         legend += [(f"{signs.hit} hit ", "hit"), (f"{signs.miss} miss ", "miss")]
     if lane is None or lane.lane.decoder != "ar":

@@ -29,6 +29,7 @@ from specmon.tui.widgets.timeline import (
 
 FRAMED_FROM = 6
 WIDE = 120
+LEGEND_FROM = 150
 TICK_CELLS = 12  # about this many cells from tick to tick
 KIND_ROLE = {
     "prefill": "verify",
@@ -177,7 +178,7 @@ def _axis(shown: Stretch, label_cells: int) -> Line:
 
 def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs: Glyphs) -> Line:
     note: Line = []
-    if width >= WIDE:
+    if width >= LEGEND_FROM:
         for kind in LEGEND:
             note += [(f"{signs.spans[kind]} ", KIND_ROLE[kind]), (f"{kind.replace('_', ' ')} ", "muted")]
         if len(turn.lane.devices) > 1:

@@ -1,0 +1,199 @@
+"""Shares, bandwidth, ms/token and acceptance: the figures of the metrics, each where it belongs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from specmon.core.events import AnyEvent, Decoder, Header, Telemetry
+from specmon.core.metrics.bandwidth import floor_ms_per_token
+from specmon.core.metrics.ledger import Ledger
+from specmon.tui.view import View
+from specmon.tui.widgets.acceptance_panel import render_acceptance
+from specmon.tui.widgets.bandwidth_panel import render_bandwidth
+from specmon.tui.widgets.lines import plain
+from specmon.tui.widgets.ms_per_token_panel import render_ms_per_token
+from specmon.tui.widgets.shares_panel import render_shares
+from specmon.tui.widgets.status_line import decoder_label, short_devices
+from specmon.tui.widgets.why_line import render_why
+
+from .conftest import fed, texts
+from .streams import StreamBuilder, ssd_stream
+
+
+def played(decoder: Decoder = "ssd", rounds: int = 40) -> Ledger:
+    return fed(StreamBuilder(decoder).header().turn().rounds(rounds).telemetry().events)
+
+
+def without(events: list[AnyEvent], *kinds: type) -> Ledger:
+    return fed([event for event in events if not isinstance(event, kinds)])
+
+
+# --- where the round goes ----------------------------------------------------------------------------------
+
+
+def test_shares_of_one_played_round_are_its_spans() -> None:
+    ledger = fed(StreamBuilder("sd").header().turn().play([(2, False)]).events)
+    body = texts(render_shares(View(ledger=ledger), 76, 10))
+    assert re.search(r"verify +3\.90 ms .* 68 %", body[1])
+    assert re.search(r"draft exposed +1\.80 ms .* 31 %", body[2])
+    assert re.search(r"accept\+handoff +0\.03 ms .* 1 %", body[3])
+
+
+def test_shares_quote_the_formulas_with_their_figures() -> None:
+    body = "\n".join(texts(render_shares(View(ledger=played()), 76, 12)))
+    assert "SSD ceiling over SD (4·0.45 + 3.90) ÷ 3.90 = 1.46×" in body
+    assert "break-even τ AR step not measured" in body
+
+
+def test_shares_of_ar_have_no_draft_row() -> None:
+    assert "draft" not in "\n".join(texts(render_shares(View(ledger=played("ar")), 76, 10)))
+
+
+# --- bandwidth ---------------------------------------------------------------------------------------------
+
+
+def test_bandwidth_bar_is_on_a_fixed_axis() -> None:
+    lines = texts(render_bandwidth(View(ledger=played("ar")), 54, 11))
+    whole = next(line for line in lines if "cuda:0" in line)
+    share = int(re.search(r"(\d+) %", whole).group(1))  # type: ignore[union-attr]
+    drawn, rest = sum(c in "█▏▎▍▌▋▊▉" for c in whole), whole.count("·")
+    assert share == pytest.approx(100 * drawn / (drawn + rest), abs=3)
+    assert "0 %" in lines[1]
+    assert "100" in lines[1]
+
+
+def test_bandwidth_names_source_and_ceiling() -> None:
+    lines = texts(render_bandwidth(View(ledger=played()), 100, 12))
+    assert "analytic · GPM 200 ms, whole GPU" in lines[0]
+    assert any("100 % = 4,390 GB/s read: read of 1 GiB" in line for line in lines)
+    assert any("61 °C · 1,980 MHz · 612 W · throttle: none" in line for line in lines)
+
+
+def test_bandwidth_without_a_counter_says_why_and_never_zero() -> None:
+    ledger = fed(StreamBuilder().header().turn().rounds(9).telemetry(None).events)
+    lines = texts(render_bandwidth(View(ledger=ledger), 54, 11))
+    assert "analytic" in lines[0]
+    assert "GPM 200 ms" not in lines[0]
+    counters = [line for line in lines if " GPM" in line]
+    assert len(counters) == 2
+    assert all("n/a  counter failed" in line and " 0 %" not in line for line in counters)
+
+
+def test_bandwidth_without_a_ceiling_gives_no_percentage() -> None:
+    body = "\n".join(texts(render_bandwidth(View(ledger=without(ssd_stream(20), Header, Telemetry)), 54, 11)))
+    assert "no ceiling measured" in body
+    assert not re.search(r"\d %", body.replace("0 % ", ""))
+
+
+def test_bandwidth_in_three_lines() -> None:
+    rule, first, second, foot = texts(render_bandwidth(View(ledger=played()), 40, 4))
+    assert rule.startswith("─ 6 HBM vs SOL ")
+    assert first.startswith(" cuda:0")
+    assert second.startswith(" cuda:1")
+    assert re.search(r"busy \d+ % / \d+ %   100 % = 4,390 GB/s", foot)
+
+
+# --- ms/token over KV --------------------------------------------------------------------------------------
+
+
+def test_ms_per_token_waits_for_its_first_window() -> None:
+    ledger = fed(StreamBuilder().header().turn().play([(2, True)]).events)
+    assert (
+        "first window closes at 64 tokens: 4 so far"
+        in texts(render_ms_per_token(View(ledger=ledger), 58, 11))[1]
+    )
+
+
+def test_ms_per_token_writes_window_cumulative_and_floor() -> None:
+    ledger = played(rounds=200)
+    turn = ledger.lanes[0].turns[0]
+    newest = turn.windows(64)[-1]
+    floor = floor_ms_per_token(turn, 64)
+    body = "\n".join(texts(render_ms_per_token(View(ledger=ledger), 58, 11)))
+    assert f"{newest.ms_per_token:.2f} window" in body
+    assert f"{newest.cumulative_ms_per_token:.2f} all" in body
+    assert f"{floor:.2f} floor" in body
+
+
+def test_ms_per_token_of_equal_rounds_is_level() -> None:
+    lines = render_ms_per_token(View(ledger=played("ar", 300), window=16), 58, 11)
+    bars = [[text for text, role in line if role.startswith("device0")] for line in lines[1:8]]
+    rows = ["".join(row) for row in bars if row]
+    assert len({len(row) for row in rows if set(row) <= {"█"}}) <= 1
+
+
+def test_ms_per_token_without_a_ceiling_starts_at_zero() -> None:
+    body = texts(render_ms_per_token(View(ledger=without(ssd_stream(80), Header)), 58, 11))
+    assert "floor" not in "\n".join(body)
+    assert "0.00┤" in body[7]
+
+
+def test_ms_per_token_gives_kv_positions_below() -> None:
+    ledger = played(rounds=200)
+    windows = ledger.lanes[0].turns[0].windows(64)
+    axis = texts(render_ms_per_token(View(ledger=ledger), 58, 11))[9]
+    assert str(windows[0].kv_len) in axis
+    assert axis.rstrip(" │").endswith("KV")
+
+
+def test_ms_per_token_all_shows_the_worst_of_each_column() -> None:
+    ledger = played(rounds=900)
+    windows = ledger.lanes[0].turns[0].windows(16)
+    live = texts(render_ms_per_token(View(ledger=ledger, window=16), 58, 11))
+    whole = texts(render_ms_per_token(View(ledger=ledger, window=16, mode="ALL"), 58, 11))
+    assert str(windows[0].kv_len) not in live[9]
+    assert "· ALL" in whole[0]
+    worst = max(window.ms_per_token for window in windows)
+    rows = [(float(scale), bars) for scale, bars in re.findall(r"([\d.]+)┤(.{37})", "\n".join(whole))]
+    tallest = max(scale for scale, bars in rows if set(bars) & set("▁▂▃▄▅▆▇█"))
+    assert tallest <= worst
+    assert all(worst <= scale for scale, _ in rows if scale > tallest)
+
+
+# --- acceptance --------------------------------------------------------------------------------------------
+
+
+def test_acceptance_of_a_played_turn() -> None:
+    outcomes = [(2, True), (0, False), (4, True), (1, True)]
+    ledger = fed(StreamBuilder().header().turn().play(outcomes).events)
+    body = texts(render_acceptance(View(ledger=ledger), 48, 11))
+    assert "τ 2.75   α .438   4 rounds   12 tokens" in body[1]
+    assert body[3].split()[1:4] == ["1", ".75", ".75"]
+    assert body[4].split()[1:4] == ["2", ".50", ".67"]
+    assert "hit .75    misses: rank 1" in body[8]
+
+
+def test_acceptance_in_one_line() -> None:
+    outcomes = [(2, True), (0, False), (4, True), (1, True)]
+    ledger = fed(StreamBuilder().header().turn().play(outcomes).events)
+    rule, line = texts(render_acceptance(View(ledger=ledger), 80, 2))
+    assert rule.endswith("KV 84 → 95 ─")
+    assert line.startswith(" τ 2.75   α .438  pos .75 .50 .25 .25  hit .75  4 rounds")
+
+
+def test_acceptance_of_ar_says_that_nothing_is_drafted() -> None:
+    body = "\n".join(texts(render_acceptance(View(ledger=played("ar")), 48, 11)))
+    assert "nothing is drafted" in body
+    assert "α" not in body
+
+
+# --- the lines on top --------------------------------------------------------------------------------------
+
+
+def test_why_takes_the_short_form_where_the_sentence_is_too_wide() -> None:
+    view = View(ledger=played())
+    assert "read ceiling" in plain(render_why(view, 160)[0])
+    short = plain(render_why(view, 80)[0])
+    assert "of ceiling" in short
+    assert short.rstrip().endswith("[e]")
+
+
+def test_labels_of_decoder_and_devices() -> None:
+    turn = played().lanes[0].turns[0]
+    assert decoder_label(turn.lane, turn) == "SSD K4"
+    assert decoder_label(turn.lane, turn, fan_out=True) == "SSD K4 fan 5·4·3·2·2"
+    assert decoder_label(turn.lane, None) == "SSD"
+    assert short_devices(("cuda:0", "cuda:1")) == "cuda:0+1"
+    assert short_devices(("cpu:0",)) == "cpu:0"

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from specmon.core.events import AnyEvent, Lane, TurnEnd
+from specmon.core.metrics.race import standings
+from specmon.tui.view import View
+from specmon.tui.widgets.race_chart_panel import render_race_chart
+from specmon.tui.widgets.race_lane_panel import render_race_lane
+from specmon.tui.widgets.standings_panel import render_standings
+from specmon.tui.widgets.text_panel import TextState
+
+from .conftest import fed, texts
+from .streams import race_stream
+
+
+def shown(events: list[AnyEvent], width: int = 160) -> list[str]:
+    return texts(render_standings(View(ledger=fed(events), turn=-1), width, 8))
+
+
+def test_standings_rank_by_tokens_at_equal_clock() -> None:
+    race = standings(fed(race_stream(60)))
+    rows = shown(race_stream(60))[2:5]
+    expected = sorted(race.standings, key=lambda row: -row.tokens_at_horizon)
+    assert [row.split()[1] for row in rows] == [standing.letter for standing in expected]
+
+
+def test_standings_mark_a_running_ratio_as_provisional() -> None:
+    running = [event for event in race_stream(40) if not (isinstance(event, TurnEnd) and event.lane == 0)]
+    rows = shown(running)
+    assert any("× ~" in row and "equal to" in row for row in rows)
+    assert any("provisional until both lanes finish" in row for row in rows)
+
+
+def test_standings_of_different_recipes_give_no_ratio() -> None:
+    events: list[AnyEvent] = []
+    for event in race_stream(40):
+        if isinstance(event, Lane) and event.lane == 2:
+            fields = {name: getattr(event, name) for name in event.__struct_fields__}
+            event = Lane(**{**fields, "recipe": "fp8"})
+        events.append(event)
+    row = next(row for row in shown(events) if "SSD" in row)
+    assert "different recipe" in row
+    assert "×" not in row
+
+
+def test_standings_show_a_failed_lane_as_dnf() -> None:
+    events: list[AnyEvent] = []
+    for event in race_stream(40):
+        if isinstance(event, TurnEnd) and event.lane == 1:
+            event = TurnEnd(
+                t=event.t,
+                lane=1,
+                stop_reason="error",
+                n_tokens=event.n_tokens,
+                rounds=event.rounds,
+                error="out of memory",
+            )
+        events.append(event)
+    assert "DNF" in next(row for row in shown(events) if "SD K4" in row and "SSD" not in row)
+    view = View(ledger=fed(events), turn=-1)
+    assert "DNF" in texts(render_race_lane(view, 1, 80, 4, TextState()))[0]
+
+
+def test_standings_keep_the_telling_columns_where_it_is_narrow() -> None:
+    head = shown(race_stream(40), width=80)[1]
+    for column in ("lane", "decoder", "tokens", "ms/token", "vs A", "output"):
+        assert column in head
+    assert "drain" not in head
+
+
+def test_race_lane_shows_its_own_text_clock_and_tokens() -> None:
+    ledger = fed(race_stream(40))
+    view = View(ledger=ledger, turn=-1)
+    for lane in (0, 1, 2):
+        turn = ledger.lanes[lane].turns[0]
+        lines = texts(render_race_lane(view, lane, 60, 10, TextState()))
+        assert f"{turn.decode_ns / 1e6:,.0f} ms · {turn.n_tokens} tokens" in lines[0]
+        assert lines[0].startswith(f"┌─ {'ABC'[lane]} {turn.lane.decoder.upper()}")
+    assert "◆" in "".join(texts(render_race_lane(view, 2, 60, 10, TextState()))[1:])
+
+
+def test_race_lane_in_four_lines_adds_up_its_round() -> None:
+    view = View(ledger=fed(race_stream(40)), turn=-1)
+    _, _, progress, parts = texts(render_race_lane(view, 1, 80, 4, TextState()))
+    assert "/1024" in progress
+    assert "round 5.73 = draft 1.80 + verify 3.90 + .03" in parts
+    assert "ms/token" in parts
+
+
+def test_race_lane_that_is_not_there_says_so() -> None:
+    assert (
+        "not started" in texts(render_race_lane(View(ledger=fed(race_stream(4))), 7, 60, 8, TextState()))[1]
+    )
+
+
+def test_race_chart_draws_each_lane_with_its_own_sign_and_letter() -> None:
+    lines = texts(render_race_chart(View(ledger=fed(race_stream(60)), turn=-1), 100, 12))
+    body = "".join(lines[1:-1])
+    assert {"·", "○", "●"} <= set(body)
+    letters = [letter for line in lines for letter in "ABC" if f" {letter} " in line[-12:]]
+    race = standings(fed(race_stream(60)))
+    assert letters == [row.letter for row in sorted(race.standings, key=lambda row: -row.n_tokens)]
+
+
+def test_race_chart_gives_every_lane_a_row_even_in_three() -> None:
+    lines = texts(render_race_chart(View(ledger=fed(race_stream(60)), turn=-1), 80, 4))
+    assert [sum(f" {letter} " in line for line in lines[1:]) for letter in "ABC"] == [1, 1, 1]
+
+
+def test_panels_take_the_race_that_the_view_brings() -> None:
+    ledger = fed(race_stream(30))
+    view = View(ledger=ledger, turn=-1)
+    brought = replace(view, race=standings(ledger))
+    assert render_standings(view, 120, 8) == render_standings(brought, 120, 8)
+    empty = replace(view, race=standings(fed([])))
+    assert "no lane has started" in texts(render_standings(empty, 120, 8))[1]
