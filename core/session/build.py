@@ -8,7 +8,7 @@ from specmon.core.session.frames import MAX_RAW_BYTES, FrameInfo, compress, pack
 
 #: zstd levels: while recording, and for a closed file, which is written once and kept.
 LIVE_LEVEL = 3
-CLOSED_LEVEL = 12
+CLOSED_LEVEL = 9
 
 
 class FrameBuilder:
