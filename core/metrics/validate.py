@@ -66,6 +66,7 @@ class _LaneState:
     lane: Lane
     turn: _TurnState | None = None
     last_turn: int | None = None
+    busy_until: int = 0  # end of the lane's newest prefill or round
     spans: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
 
 
@@ -175,8 +176,10 @@ class Validator:
             self._problem(event, f"{type(event).__name__} outside its turn")
         elif isinstance(event, Prefill):
             self._feed_prefill(state, event)
+            lane.busy_until = event.t
         elif isinstance(event, Round):
             self._feed_round(lane, state, event)
+            lane.busy_until = max(lane.busy_until, event.t1)
         else:
             self._feed_end(state, event)
             lane.turn = None
@@ -217,6 +220,7 @@ class Validator:
         if state.prefill is None:
             self._problem(round_, "a round before token one")
         self._check_order(state, round_)
+        self._check_other_lanes(round_)
         self._check_alone(lane, state, round_)
         if not round_.discarded:
             self._check_after_kept(state, round_)
@@ -239,6 +243,14 @@ class Validator:
             self._problem(round_, f"starts {before.t1 - round_.t0} ns before round {before.index} ends")
         elif round_.t0 > before.t1 and len(self._lanes) == 1 and not self._has_gaps:
             self._problem(round_, f"leaves {round_.t0 - before.t1} ns after round {before.index}")
+
+    def _check_other_lanes(self, round_: Round) -> None:
+        """Lanes take turns, so a round's time, and thereby its lane's clock, holds none of another lane's."""
+        for number, other in self._lanes.items():
+            if number != round_.lane and other.busy_until > round_.t0:
+                self._problem(
+                    round_, f"starts {other.busy_until - round_.t0} ns before lane {number}'s turn was over"
+                )
 
     def _check_alone(self, lane: _LaneState, state: _TurnState, round_: Round) -> None:
         self._problems(round_, checks.check_counts(round_))

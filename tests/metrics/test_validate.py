@@ -147,6 +147,18 @@ def test_overlapping_rounds_are_reported_in_a_race_too(race_stream, plan):
     assert problem.startswith("lane 1 turn 0 round 3: starts 1 ns before")
 
 
+def test_lane_clock_that_holds_another_lanes_time_is_reported(race_stream, plan):
+    """Lane 1's first round seems to start where its prefill ended, though lane 0 decoded in between."""
+    events = race_stream([([plan(0)] * 8, {"decoder": "ar"})] * 2)
+    end = next(e.t for e in events if isinstance(e, Prefill) and e.lane == 1)
+    stretched = [
+        msgspec.structs.replace(e, t0=end) if isinstance(e, Round) and (e.lane, e.index) == (1, 0) else e
+        for e in events
+    ]
+    (problem,) = report_of(stretched).problems
+    assert problem == "lane 1 turn 0 round 0: starts 32800000 ns before lane 0's turn was over"
+
+
 def test_stopping_inside_a_round_is_allowed_once_at_the_end(stream, plan):
     events = stream([plan(3), plan(3)], decoder="sd", stop_after=2)
     assert report_of(events).ok
