@@ -8,7 +8,7 @@ from specmon.tui.screens.choices import plan_label
 from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import glyphs
-from specmon.tui.widgets.lines import Line, fit
+from specmon.tui.widgets.lines import Line, Title, in_panel
 
 if TYPE_CHECKING:
     from specmon.tui.screens.monitor import MonitorScreen
@@ -57,7 +57,7 @@ def welcome_lines(monitor: MonitorScreen, width: int, height: int) -> list[Line]
     if monitor.queued is not None:
         say = [("Your prompt is decoded as soon as the models are loaded.", "text")]
     about: Line = [(f"{safe_text(target)}, draft {safe_text(draft)}: {plan_label(monitor.plan)}", "muted")]
-    body = [say, about, progress_line(monitor)]
-    head = fit([(signs.rule, "border"), (" 1 TEXT ", "title")], width, signs.rule, "border")
-    top = max((height - 1 - len(body)) // 2, 0)
-    return [head, *([[]] * top), *(fit([("  ", "text"), *line], width) for line in body)]
+    said = [[("  ", "text"), *line] for line in (say, about, progress_line(monitor))]
+    top = max((height - 2 - len(said)) // 2, 0)
+    title = Title(number=1, name="text", note=[])
+    return in_panel(title, [*([[]] * top), *said], width, height, signs)

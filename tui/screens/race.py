@@ -65,7 +65,7 @@ class RaceScreen(Stage):
             "escape",
             "leave",
             "leave",
-            "back to the monitor, once the race is over",
+            "back; to the monitor once the race is over",
             section="Race",
             shown="Esc",
             hint=True,
@@ -83,13 +83,13 @@ class RaceScreen(Stage):
         self.lanes = lanes
         self.phase = "loading"
         self._recordings = recordings
+        self.zoomed: int | None = None
         self._leaving = False
         self._before = self.pump.start_over()
         self._loading = 0
-        self.lane_panels = [
-            RaceLanePanel(i, palette=setup.palette, id=f"lane-{i}") for i in range(len(lanes))
-        ]
+        self.standings = standings(self.pump.ledger)
         self.panels: list[Panel] = [
+            *(RaceLanePanel(i, palette=setup.palette, id=f"lane-{i}") for i in range(len(lanes))),
             StandingsPanel(palette=setup.palette, id="standings"),
             RaceChartPanel(palette=setup.palette, id="chart"),
         ]
@@ -105,7 +105,7 @@ class RaceScreen(Stage):
 
     def places(self, size: Size) -> Places:
         """Where everything goes."""
-        return arrange_race(size.width, size.height, len(self.lanes))
+        return arrange_race(size.width, size.height, len(self.lanes), self.zoomed)
 
     def view(self) -> View:
         """The moment of all lanes."""
@@ -116,7 +116,6 @@ class RaceScreen(Stage):
             turn=max(len(metrics.turns) - 1, 0) if metrics else 0,
             mode="FROZEN" if self.pump.frozen else "LIVE",
             ascii=self.setup.ascii,
-            fates=False,
             recording=self.pump.recording,
             behind_ns=round(seconds * 1e9),
             lost=self.pump.dropped,
@@ -180,6 +179,7 @@ class RaceScreen(Stage):
         self.phase = "over"
         self.draw_now()
         if self._leaving:
+            self.zoomed = None
             self.action_leave()
 
     def _refused(self, refused: Refused) -> None:
@@ -219,8 +219,15 @@ class RaceScreen(Stage):
     def action_help(self) -> None:
         self.app.push_screen(HelpScreen(self.setup, self._keys))
 
+    def action_zoom(self, lane: int) -> None:
+        self.zoomed = lane if lane < len(self.lanes) and self.zoomed != lane else None
+        self.deck.rearrange()
+        self.call_after_refresh(self.draw_now)
+
     def action_leave(self) -> None:
-        if self.phase == "over":
+        if self.zoomed is not None:
+            self.action_zoom(self.zoomed)
+        elif self.phase == "over":
             self.pump.thaw()
             self.pump.ledger = self._before
             self.dismiss(None)

@@ -7,8 +7,11 @@ from textual.geometry import Region
 from specmon.tui.screens.arrangement import MIN_HEIGHT, MIN_WIDTH, TALL, WIDE, Places
 
 
-def arrange_race(width: int, height: int, lanes: int) -> Places:
-    """Title, fairness, lanes (side by side where there is room), standings, chart, WHY, hints."""
+def arrange_race(width: int, height: int, lanes: int, zoom: int | None = None) -> Places:
+    """Title, fairness, lanes (side by side where there is room), standings, chart, WHY, hints.
+
+    `zoom` is the one lane that gets all the room between.
+    """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return {"too-small": Region(0, 0, width, height)}
     places: Places = {
@@ -18,6 +21,8 @@ def arrange_race(width: int, height: int, lanes: int) -> Places:
         "hints": Region(0, height - 1, width, 1),
     }
     body = Region(0, 2, width, height - 4)
+    if zoom is not None:
+        return places | {f"lane-{zoom}": body}
     return places | (_wide(body, lanes) if width >= WIDE and height >= TALL else _narrow(body, lanes))
 
 

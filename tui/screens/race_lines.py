@@ -18,15 +18,21 @@ def title_line(screen: RaceScreen) -> Line:
     request, ledger = screen.request, screen.pump.ledger
     lane = next(iter(ledger.lanes.values()), None)
     how = "greedy" if request.sampling.temperature == 0 else f"temperature {request.sampling.temperature:g}"
-    prompt = clip(safe_text(request.messages[-1][1], screen.setup.ascii, newline=" "), 32)
-    fields = [f"{how} · max {request.max_new_tokens:,} · “{prompt}”"]
+    fields = [f"{how} · max {request.max_new_tokens:,}"]
+    if not _narrow(screen):
+        fields.append(clip(safe_text(request.messages[-1][1], screen.setup.ascii, newline=" "), 48))
     if lane is not None:
-        fields += [f"{safe_text(lane.lane.target)} {lane.lane.recipe}", " + ".join(lane.lane.devices)]
-    left: Line = [(" specmon │ ", "muted"), ("RACE", "accent")]
+        devices = max((lane.lane.devices for lane in ledger.lanes.values()), key=len)
+        fields += [f"{safe_text(lane.lane.target)} {lane.lane.recipe}", " + ".join(devices)]
+    left: Line = [(" ", "text"), ("RACE", "accent")]
     left += [(" ▌▌ frozen", "warning")] if screen.pump.frozen else []
     for text in fields:
         left += [(" │ ", "border"), (text, "text")]
     return spread(left, _recording(screen), screen.app.size.width)
+
+
+def _narrow(screen: RaceScreen) -> bool:
+    return screen.app.size.width < 120
 
 
 def _recording(screen: RaceScreen) -> Line:
@@ -61,22 +67,26 @@ def why_line(screen: RaceScreen) -> Line:
     race = screen.standings
     running = [row for row in race.standings if row.n_tokens]
     if len(running) < 2:
-        return [(" WHY ", "title"), (" waiting for two lanes to decode", "muted")]
+        return [(" WHY ", "title"), ("waiting for two lanes to decode", "muted")]
     first, second = (race.standings[i] for i in race.ranking[:2])
-    return [(" WHY ", "title"), (f" {_lead(race, first, second)}", "text")]
+    return [(" WHY ", "title"), (_lead(race, first, second, _narrow(screen)), "text")]
 
 
-def _lead(race: Race, first: Standing, second: Standing) -> str:
+def _lead(race: Race, first: Standing, second: Standing, narrow: bool) -> str:
+    ahead = first.tokens_at_horizon - second.tokens_at_horizon
+    names = (
+        f"{first.letter} leads {second.letter}" if ahead else f"{first.letter} and {second.letter} are level"
+    )
     tokens = f"{first.tokens_at_horizon} to {second.tokens_at_horizon} tokens"
-    names = f"{first.letter} ({first.label}) leads {second.letter} ({second.label})"
-    text = f"{names}: {tokens} at {race.horizon_ns / 1e6:,.0f} ms"
+    if narrow:
+        return f"{names}: {tokens} at {race.horizon_ns / 1e6:,.0f} ms lane clock."
     details = [f"{row.letter} {_round_parts(row)}" for row in (first, second) if row.verify_ms is not None]
-    return f"{text}. A round: {'; '.join(details)}." if details else f"{text}."
+    return f"{names}: {tokens} at {race.horizon_ns / 1e6:,.0f} ms. A round: {'; '.join(details)}."
 
 
 def _round_parts(row: Standing) -> str:
-    drafting = f" + draft shown {row.draft_ms:.2f}" if row.draft_ms else ""
-    return f"verify {row.verify_ms:.2f}{drafting} + other {row.other_ms:.2f} ms"
+    drafting = f" + draft {row.draft_ms:.2f}" if row.draft_ms else ""
+    return f"verify {row.verify_ms:.2f}{drafting} + {row.other_ms:.2f} ms"
 
 
 def output_line(screen: RaceScreen) -> Line:
@@ -85,6 +95,6 @@ def output_line(screen: RaceScreen) -> Line:
     line: Line = [(" OUTPUT ", "title")]
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed
-        line.append((f" {row.letter} {row.verdict.output}", "error" if wrong else "text"))
+        line.append((f"{row.letter} {row.verdict.output}  ", "error" if wrong else "text"))
     provisional = any(row.verdict.provisional for row in rows)
-    return [*line, ("   ~ until all finish", "muted")] if provisional else line
+    return [*line, (" ~ until all finish", "muted")] if provisional else line

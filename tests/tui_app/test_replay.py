@@ -1,0 +1,250 @@
+"""The replay screen: stepping, seeking and playing a recording, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+from textual.pilot import Pilot
+
+from specmon.core.errors import SpecmonError
+from specmon.core.events import AnyEvent, Header, TurnEnd
+from specmon.core.metrics.ledger import Ledger
+from specmon.tui.app import SpecmonApp
+from specmon.tui.feeds.feed import Rewound, Warned
+from specmon.tui.feeds.replay import ReplayFeed
+from specmon.tui.screens.replay import ReplayScreen
+from specmon.tui.widgets.lines import plain
+
+from .conftest import FakeClock
+from .test_monitor import press_quickly
+
+ReplayApp = Callable[..., SpecmonApp]
+SIZE = (160, 48)
+COMPACT = (80, 24)
+
+
+async def settle(pilot: Pilot[None], seconds: float = 0.0) -> ReplayScreen:
+    """Move the app's clock and drain its feed once."""
+    app = pilot.app
+    assert isinstance(app, SpecmonApp)
+    assert isinstance(app.setup.clock, FakeClock)
+    await pilot.pause()
+    app.setup.clock.advance(seconds)
+    app.tick()
+    await pilot.pause()
+    assert isinstance(app.stage, ReplayScreen)
+    return app.stage
+
+
+async def paused_at(pilot: Pilot[None], place: str) -> ReplayScreen:
+    """Open, pause and go to a place."""
+    await settle(pilot)
+    screen = await settle(pilot)
+    await pilot.press("space", "g", *place, "enter")
+    await pilot.pause()
+    return screen
+
+
+def shown(screen: ReplayScreen) -> tuple[int, int]:
+    """The turn on screen (0 for the first) and how many of its rounds are visible."""
+    return screen.turn_index, len(screen.rounds)
+
+
+async def test_replay_plays_at_once_at_five_rounds_a_second(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        screen = await settle(pilot, 0.01)
+        assert shown(screen) == (0, 0)
+        screen = await settle(pilot, 1.0)
+        assert shown(screen) == (0, 5)
+
+
+async def test_space_pauses_and_plays(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "4")
+        await settle(pilot, 10.0)
+        assert shown(screen) == (0, 4)
+        await pilot.press("space")
+        await settle(pilot, 0.41)
+        assert shown(screen) == (0, 6)
+
+
+async def test_brackets_step_rounds_both_ways(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "4")
+        await pilot.press("]", "]")
+        assert shown(screen) == (0, 6)
+        await pilot.press("[", "left", "[")
+        assert shown(screen) == (0, 3)
+
+
+async def test_stepping_back_shows_what_a_fresh_ledger_shows(
+    replay_app: ReplayApp, two_turns: list[AnyEvent]
+) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "2/5")
+        await pilot.press("{", "{", "]", "]", "]")
+        fresh = Ledger()
+        for event in two_turns[:7]:  # header, lane, turn, prefill, three rounds
+            fresh.feed(event)
+        assert shown(screen) == (0, 3)
+        assert screen.turn_metrics is not None
+        assert screen.turn_metrics.text == fresh.lanes[0].turns[0].text
+        assert screen.turn_metrics.tokens_per_s == fresh.lanes[0].turns[0].tokens_per_s
+
+
+async def test_braces_step_turns(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "4")
+        await pilot.press("}")
+        assert shown(screen) == (1, 0)
+        await pilot.press("{")
+        assert shown(screen) == (0, 0)
+
+
+async def test_end_of_the_file_shows_the_turn_end(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "1")
+        await pilot.press("end")
+        await settle(pilot)
+        assert shown(screen) == (1, 8)
+        assert screen.turn_metrics is not None
+        assert isinstance(screen.turn_metrics.end, TurnEnd)
+        await pilot.press("home")
+        assert shown(screen) == (0, 0)
+
+
+async def test_jumps_move_the_position(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "1")
+        await pilot.press("n")
+        assert shown(screen) == (0, 3)
+        await pilot.press("n")
+        assert shown(screen) == (0, 11)
+        await pilot.press("n")
+        assert shown(screen) == (1, 3)
+        await pilot.press("S")
+        assert shown(screen) == (1, 4)
+        await pilot.press("0")
+        assert shown(screen) == (0, 3)
+
+
+async def test_speed_keys_and_unit(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "1")
+        await pilot.press("+", "+")
+        assert screen.playback.speed.label == "20 rounds/s"
+        await pilot.press("-")
+        assert screen.playback.speed.label == "10 rounds/s"
+        await pilot.press("u", "-")
+        assert screen.playback.speed.label == "0.5× real time"
+
+
+async def test_a_b_loop(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "2")
+        await pilot.press("A", "]", "]", "B", "L", "space")
+        await settle(pilot, 0.21)
+        assert shown(screen) == (0, 2)
+
+
+async def test_unknown_place_moves_nowhere_and_says_so(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "4")
+        await pilot.press("g", *"99", "enter")
+        await settle(pilot, 0.3)
+        assert shown(screen) == (0, 4)
+        assert "'99'" in plain(screen.lines["hints"].lines[0])
+
+
+async def test_whole_file_strip_marks_here_turns_and_misses(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "2/1")
+        rows = [plain(line) for line in screen.lines["strip"].lines]
+        assert rows[2].split() == ["misses", "···◇·······◇····◇·····"]
+        assert rows[3] == " turns    1 SSD K4 ────⌁▲ SSD K4"
+        assert rows[1].count(" ") >= 2  # no round in a prefill's column
+
+
+async def test_every_key_is_harmless(replay_app: ReplayApp) -> None:
+    names = [name for b in ReplayScreen.BINDINGS if isinstance(b, Binding) for name in b.key.split(",")]
+    async with replay_app().run_test(size=COMPACT) as pilot:
+        await settle(pilot)
+        for name in names:
+            if name != "q":
+                await press_quickly(pilot, name, "escape", "escape")
+        await settle(pilot, 1.0)
+        assert pilot.app.is_running
+
+
+async def test_replay_needs_no_torch(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=COMPACT) as pilot:
+        screen = await paused_at(pilot, "2")
+        assert set(screen.deck.places) >= {"status", "strip", "text", "hints"}
+        assert "why" not in screen.deck.places
+
+
+def test_feed_reads_a_long_file_in_slices(tmp_path: Path, clock: FakeClock, replay_app: ReplayApp) -> None:
+    app = replay_app()
+    feed = app.feed
+    assert isinstance(feed, ReplayFeed)
+
+    class SlowClock(FakeClock):
+        def __call__(self) -> float:
+            self.now += 0.02
+            return self.now
+
+    feed = ReplayFeed(feed.path, clock=SlowClock())
+    feed.start()
+    polls = 0
+    while not feed.loaded:
+        feed.poll()
+        polls += 1
+    assert polls > 5
+
+
+def test_feed_starts_over_when_it_moves_back(replay_app: ReplayApp, clock: FakeClock) -> None:
+    feed = replay_app().feed
+    assert isinstance(feed, ReplayFeed)
+    feed.start()
+    feed.poll()
+    feed.playback.go(6)
+    forward = feed.poll()
+    assert not any(isinstance(item, Rewound) for item in forward)
+    feed.playback.go(2)
+    back = feed.poll()
+    assert isinstance(back[0], Rewound)
+    assert isinstance(back[1], Header)
+    assert feed.poll() == []
+
+
+def test_torn_file_warns_and_plays(replay_app: ReplayApp, clock: FakeClock, tmp_path: Path) -> None:
+    whole = replay_app().feed
+    assert isinstance(whole, ReplayFeed)
+    torn = tmp_path / "torn.session"
+    torn.write_bytes(whole.path.read_bytes()[:-40])
+    feed = ReplayFeed(torn, clock=clock)
+    feed.start()
+    items = [*feed.poll(), *feed.poll()]
+    assert any(isinstance(item, Warned) for item in items)
+    assert feed.loaded
+
+
+@pytest.mark.parametrize("content", [b"", b"not a session"])
+def test_file_that_is_no_session_is_refused(tmp_path: Path, clock: FakeClock, content: bytes) -> None:
+    path = tmp_path / "x.session"
+    path.write_bytes(content)
+    with pytest.raises(SpecmonError):
+        ReplayFeed(path, clock=clock).start()
+
+
+async def test_refused_file_ends_the_app_with_its_code(tmp_path: Path, clock: FakeClock) -> None:
+    path = tmp_path / "x.session"
+    path.write_bytes(b"")
+    app = SpecmonApp(ReplayFeed(path, clock=clock), refresh_hz=0, clock=clock)
+    async with app.run_test(size=COMPACT) as pilot:
+        await pilot.pause()
+    assert app.return_code == 2
