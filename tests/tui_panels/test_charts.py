@@ -117,6 +117,16 @@ def test_ms_per_token_writes_window_cumulative_and_floor() -> None:
     assert f"{floor:.2f} floor" in body
 
 
+def test_ms_per_token_writes_both_figures_where_they_are_equal() -> None:
+    ledger = fed(ssd_stream(28))
+    newest = ledger.lanes[0].turns[0].windows(64)[-1]
+    assert newest.ms_per_token == newest.cumulative_ms_per_token
+    for height in (5, 11):
+        body = "\n".join(texts(render_ms_per_token(View(ledger=ledger), 58, height)))
+        assert f"{newest.ms_per_token:.2f} window" in body
+        assert f"{newest.ms_per_token:.2f} all" in body
+
+
 def test_ms_per_token_of_equal_rounds_is_level() -> None:
     lines = render_ms_per_token(View(ledger=played("ar", 300), window=16), 58, 11)
     bars = [[text for text, role in line if role.startswith("device0")] for line in lines[1:8]]

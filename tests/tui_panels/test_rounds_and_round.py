@@ -157,7 +157,9 @@ def test_round_panel_of_ar_drafts_nothing() -> None:
 def test_round_panel_tells_a_kept_drafted_end_from_a_removed_id() -> None:
     events = played()
     kept_end = changed(events, 3, bonus=None, emitted=(1,), text=("b",))
-    assert "a drafted end was kept" in "\n".join(texts(render_round(View(ledger=fed(kept_end)), 84, 12)))
+    assert "generation stopped in the draft" in "\n".join(
+        texts(render_round(View(ledger=fed(kept_end)), 84, 12))
+    )
     removed = changed(events, 3, bonus=None, emitted=(None, None), text=("", ""))
     assert "bonus   '#?'" in "\n".join(texts(render_round(View(ledger=fed(removed)), 84, 12)))
 

@@ -115,7 +115,7 @@ def _counter(device: DeviceBandwidth, cells: int, signs: Glyphs) -> Line:
 def _ceiling(view: View, device: DeviceBandwidth, signs: Glyphs) -> Line:
     """What 100 % stands for, and where that figure is from."""
     if device.no_fraction == CACHE_RESIDENT:
-        return [("weights and KV fit the last-level cache: no % of DRAM", "muted")]
+        return [("weights + KV fit the cache: no % of memory speed", "muted")]
     if device.ceiling is None:
         return [("100 % n/a: no ceiling was measured", "muted")]
     source = view.ledger.header.ceiling_source if view.ledger.header else None

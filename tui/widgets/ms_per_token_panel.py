@@ -151,17 +151,16 @@ def _plot_row(
 def _labels(newest: Window, floor: float | None, scale: _Scale) -> dict[int, tuple[str, str]]:
     """The newest figures, each beside its row or the nearest free one."""
     figures = [(newest.ms_per_token, "window", "device0"), (newest.cumulative_ms_per_token, "all", "text")]
-    figures.sort()
+    figures.sort(key=lambda figure: figure[0])
     labels: dict[int, tuple[str, str]] = {}
     if floor is not None and scale.floored:
         labels[0] = (f" {_figure(floor)} floor", "floor")
-    for value, name, role in figures:
-        row = scale.row_of(value)
-        free = [r for r in range(scale.rows) if r not in labels and all(r > taken for taken in labels)]
-        if not free:
-            continue
-        place = min(free, key=lambda r: abs(r - row))
-        labels[place] = (f" {_figure(value)} {name}", role)
+    lowest = len(labels)
+    for above, (value, name, role) in zip((1, 0), figures, strict=True):
+        row = max(min(scale.row_of(value), scale.rows - 1 - above), lowest)
+        if row < scale.rows:
+            labels[row] = (f" {_figure(value)} {name}", role)
+        lowest = row + 1
     return labels
 
 

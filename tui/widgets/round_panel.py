@@ -125,7 +125,7 @@ def _probability(round_: Round, node: int) -> str:
 def _bonus(view: View, round_: Round, signs: Glyphs) -> str:
     redacted = round_.emitted[-1:] == (None,)
     if round_.bonus is None and not redacted:
-        return "none, a drafted end was kept"
+        return "none, generation stopped in the draft"
     return quoted(view.ledger, round_.bonus, signs)
 
 
@@ -156,14 +156,12 @@ def _outcome(view: View, round_: Round, signs: Glyphs) -> Line:
     hit = _hit(round_)
     if hit is not None:
         return _branch(view, hit, signs, hit=True)
+    if round_.miss is None:
+        return [("no round follows, so none was used", "muted")]
     return [
         (f"{signs.miss} a={round_.accepted_len} {_bonus(view, round_, signs)}: ", "miss"),
-        (_miss(round_), "muted"),
+        (MISS_TEXT[round_.miss], "muted"),
     ]
-
-
-def _miss(round_: Round) -> str:
-    return "no round follows" if round_.miss is None else MISS_TEXT[round_.miss]
 
 
 def _branch(view: View, branch: Branch, signs: Glyphs, *, hit: bool) -> Line:
