@@ -31,12 +31,13 @@ format: $(STAMP)  ## format and mend what can be mended
 
 bench: setup  ## the CPU benchmark against llama.cpp and Hugging Face
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,bench]'
-	$(BIN)/python tests/benchmarks/cpu_ar.py
+	$(BIN)/python tests/benchmarks/cpu_baselines.py
 
 clean:  ## remove .venv and caches; models and recordings stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (a few minutes, a few hundred MB)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,dev]'
 	@touch $@
 

@@ -66,8 +66,9 @@ class ScriptedClient:
     def death(self) -> EngineDeath | None:
         return None if self.alive else self._dies
 
-    def close(self) -> None:
+    def close(self, timeout_s: float) -> None:
         self.closed = True
+        self.patience_s = timeout_s
 
     def kinds(self) -> list[str]:
         return [type(command).__name__ for command in self.sent]
@@ -123,6 +124,14 @@ def test_second_interrupt_does_not_wait() -> None:
         engine.do(GENERATE)
     assert client.sent[-1] == Cancel()
     assert client.closed
+
+
+def test_interrupted_load_is_not_waited_for() -> None:
+    client = ScriptedClient({"Load": [KeyboardInterrupt()]})
+    with pytest.raises(KeyboardInterrupt), headless(client) as engine:
+        engine.do(LOAD)
+    assert client.kinds() == ["Load"]
+    assert client.patience_s <= 1
 
 
 def test_record_waits_until_the_recording_is_kept(tmp_path: Path) -> None:

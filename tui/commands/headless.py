@@ -23,6 +23,8 @@ from specmon.core.events import Event
 from specmon.tui.commands.output import note, say
 
 POLL_S = 0.25
+CLOSE_WITHIN_S = 20.0
+CLOSE_INTERRUPTED_WITHIN_S = 1.0
 
 
 class Headless:
@@ -35,6 +37,7 @@ class Headless:
         self._client = client
         self._on_event = on_event
         self._last_step = ""
+        self._close_within_s = CLOSE_WITHIN_S
         self.recording: str | None = None
 
     def __enter__(self) -> Headless:
@@ -43,7 +46,7 @@ class Headless:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._client.close(timeout_s=self._close_within_s)
 
     def do(self, command: Command) -> None:
         """Carry out one command to its end.
@@ -67,7 +70,10 @@ class Headless:
             self._step("Record")
 
     def _cancel(self, name: str) -> None:
-        if self._client.alive:
+        """Stop a request at the next round border; loading cannot be stopped, so then nothing is waited for."""
+        if name not in {"Generate", "Race"}:
+            self._close_within_s = CLOSE_INTERRUPTED_WITHIN_S
+        elif self._client.alive:
             self._client.send(Cancel())
             while not self._step(name):
                 pass
