@@ -177,7 +177,9 @@ def test_loop_returns_to_a(playback: Playback) -> None:
     playback.mark_a, playback.mark_b = 1, 3
     assert playback.toggle_loop()
     playback.go(1)
-    playback.advance(1.0)
+    playback.advance(0.41)
+    assert playback.at == 3
+    playback.advance(0.21)
     assert playback.at == 1
 
 
@@ -225,9 +227,8 @@ def test_markers_are_found_at_their_time(playback: Playback) -> None:
         ("15ms", 1),
         ("0:05.5", 8),
         ("5.005", 5),
-        ("-0s", None),
-    ]
-    + [("9", None), ("3/1", None), ("0", None), ("", None), ("x", None), ("1e5", None)],
+        *((nowhere, None) for nowhere in ("-0s", "9", "3/1", "0", "", "x", "1e5")),
+    ],
 )
 def test_go_to_understands(playback: Playback, place: str, at: int | None) -> None:
     playback.go(0)

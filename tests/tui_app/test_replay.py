@@ -147,6 +147,7 @@ async def test_a_b_loop(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "2")
         await pilot.press("A", "]", "]", "B", "L", "space")
+        assert shown(screen) == (0, 4)
         await settle(pilot, 0.21)
         assert shown(screen) == (0, 2)
 

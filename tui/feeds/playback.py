@@ -196,13 +196,14 @@ class Playback:
             self.at = 0
             return
         self._credit += dt_s * self.speed.value
-        while self.at < self._last and self._credit >= (cost := self._cost(self.at)):
+        while self._credit >= (cost := self._cost(self.at)):
+            if self.at >= self._last:
+                self._credit = 0.0
+                if self.loop is not None:
+                    self.at = self.loop[0]
+                return
             self._credit -= cost
             self.at += 1
-        if self.at >= self._last:
-            self._credit = 0.0
-            if self.loop is not None:
-                self.go(self.loop[0])
 
     def toggle(self) -> None:
         """Play or pause; playing at the end starts over."""
@@ -231,7 +232,7 @@ class Playback:
 
     def _cost(self, stop: int) -> float:
         """What the step from `stop` to the next costs: one round, or its seconds of file time."""
-        if self.speed.unit == "rounds":
+        if self.speed.unit == "rounds" or stop + 1 >= len(self.stops):
             return 1.0
         return min(max(self.stops[stop + 1].t - self.stops[stop].t, 0), FOLD_NS) / 1e9
 

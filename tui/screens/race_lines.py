@@ -49,10 +49,13 @@ def fair_line(screen: RaceScreen) -> Line:
         what = safe_text(progress.what) if progress else "loading the lanes"
         return [(" LOADING ", "accent"), (what, "text")]
     race = screen.standings
-    line: Line = [(" FAIR ", "title")]
-    line.append(
-        (" turns of ≥ 8 rounds and ≥ 50 ms; each clock counts its own rounds only, prefill apart.", "text")
-    )
+    if _narrow(screen):
+        return [
+            (" FAIR ", "title"),
+            ("clocks count own rounds only, prefill apart · turns ≥ 8 rounds, 50 ms", "text"),
+        ]
+    said = "turns of ≥ 8 rounds and ≥ 50 ms; each clock counts its own rounds, prefill apart."
+    line: Line = [(" FAIR ", "title"), (said, "text")]
     if race.wall_ns:
         wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
         parts = f"{wall_s - switching_s:.2f} lanes + {switching_s:.2f} switching"
