@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from specmon.core.engine.messages import Recording
 from specmon.core.events import AnyEvent, Decoder, Header, Telemetry
 from specmon.core.metrics.bandwidth import floor_ms_per_token
 from specmon.core.metrics.ledger import Ledger
-from specmon.tui.view import View
+from specmon.tui.view import ReplayStatus, View
 from specmon.tui.widgets.acceptance_panel import render_acceptance
 from specmon.tui.widgets.bandwidth_panel import render_bandwidth
 from specmon.tui.widgets.lines import plain
 from specmon.tui.widgets.ms_per_token_panel import render_ms_per_token
 from specmon.tui.widgets.shares_panel import render_shares
-from specmon.tui.widgets.status_line import decoder_label, short_devices
+from specmon.tui.widgets.status_line import decoder_label, render_status, short_devices
 from specmon.tui.widgets.why_line import render_why
 
 from .conftest import fed, texts
@@ -198,6 +200,56 @@ def test_why_takes_the_short_form_where_the_sentence_is_too_wide() -> None:
     short = plain(render_why(view, 80)[0])
     assert "of ceiling" in short
     assert short.rstrip().endswith("[e]")
+
+
+def test_status_gives_up_the_least_needed_first() -> None:
+    recording = Recording(path="x.session", seconds=4.1, bytes=300_000)
+    view = View(ledger=played(), recording=recording)
+    wide, small = plain(render_status(view, 160)[0]), plain(render_status(view, 80)[0])
+    for part in (
+        "specmon",
+        "SSD K4 fan 5·4·3·2·2",
+        "triton-1",
+        "cuda:0 + cuda:1",
+        "● REC 4.1 s 0.3 MB",
+        "tok/s",
+    ):
+        assert part in wide
+    for part in ("LIVE", "SSD K4", "Qwen2.5-7B bf16 → Qwen2.5-0.5B", "● REC", "tok/s"):
+        assert part in small
+    assert "REC" in plain(render_status(view, 40)[0])
+
+
+def test_status_says_what_is_lost_only_when_something_is() -> None:
+    view = View(ledger=played())
+    assert "lost" not in plain(render_status(view, 160)[0])
+    behind = replace(view, lost=12, behind_ns=2_500_000_000)
+    assert "behind 2.5 s · lost 12" in plain(render_status(behind, 160)[0])
+
+
+def test_status_shows_an_error_of_the_recording() -> None:
+    recording = Recording(path=None, seconds=0.0, bytes=0, error="disk full")
+    assert "disk full" in plain(render_status(View(ledger=played(), recording=recording), 80)[0])
+
+
+def test_status_of_a_replay_says_where_it_stands() -> None:
+    replay = ReplayStatus(
+        name="a.session", paused=True, t=412_000_000, t_end=60_884_000_000, speed=5.0, rounds=208, turns=3
+    )
+    line = plain(render_status(View(ledger=played(), replay=replay), 160)[0])
+    for part in (
+        "REPLAY ▌▌",
+        "a.session",
+        "turn 1/3 SSD K4",
+        "0:00.412/1:00.884",
+        "round 40/208",
+        "5 rounds/s",
+    ):
+        assert part in line
+    real_time = replace(replay, paused=False, real_time=True, speed=0.5)
+    line = plain(render_status(View(ledger=played(), replay=real_time), 160)[0])
+    assert "REPLAY ▶" in line
+    assert "0.5× real time" in line
 
 
 def test_labels_of_decoder_and_devices() -> None:

@@ -147,6 +147,20 @@ def test_timeline_in_four_lines_keeps_lanes_and_rounds() -> None:
     assert "ms" in rounds
 
 
+def test_high_timeline_shows_the_time_before_on_further_rows() -> None:
+    lines = texts(render_timeline(View(ledger=fed(ssd_stream(60))), 160, 19, TimelineState()))
+    targets = [line for line in lines if "cuda:0" in line]
+    rounds = [int(line.split()[2]) for line in lines if line.startswith("│ round")]
+    assert len(targets) == 3
+    assert rounds == sorted(rounds)
+    assert " 59 " in [line for line in lines if line.startswith("│ round")][-1]
+
+
+def test_high_timeline_draws_nothing_after_the_newest_round() -> None:
+    lines = texts(render_timeline(View(ledger=fed(ssd_stream(3))), 160, 19, TimelineState()))
+    assert sum("cuda:0" in line for line in lines) == 1
+
+
 def test_timeline_of_one_device_has_no_overlap() -> None:
     ledger = fed(StreamBuilder("ar").header().turn().rounds(9).events)
     lines = texts(render_timeline(View(ledger=ledger), 160, 7, TimelineState()))

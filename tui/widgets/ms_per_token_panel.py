@@ -165,7 +165,7 @@ def _labels(newest: Window, floor: float | None, scale: _Scale) -> dict[int, tup
 
 
 def _figure(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _kv_axis(shown: Sequence[Window], per_window: int, cells: int, signs: Glyphs) -> list[Line]:

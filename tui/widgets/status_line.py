@@ -110,30 +110,20 @@ def _recording(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
 def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Field]:
     lane, turn = lane_of(view), turn_of(view)
     pause = ("||" if signs.ascii else "▌▌") if replay.paused else signs.pointer
-    fields = [
-        _Field(9, [("specmon", "title")]),
-        _Field(0, [("REPLAY ", "accent"), (pause, "accent")]),
-        _Field(3, [(safe_text(replay.name, signs.ascii), "text")]),
-        _Field(1, [(_clock(replay.t), "title"), (f"/{_clock(replay.t_end)}", "muted")]),
-    ]
+    fields = [_Field(9, [("specmon", "title")]), _Field(0, [("REPLAY ", "accent"), (pause, "accent")])]
+    fields.append(_Field(3, [(safe_text(replay.name, signs.ascii), "text")]))
     if lane is not None:
+        target, devices = lane.lane.target, " + ".join(lane.lane.devices)
+        models: Line = [(safe_text(target, signs.ascii), "text"), (f" {safe_text(devices)}", "muted")]
+        number = f"turn {view.turn + 1}/{max(replay.turns, view.turn + 1)} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)
-        fields.insert(
-            3,
-            _Field(
-                4, [(f"turn {view.turn + 1}/{max(replay.turns, view.turn + 1)} ", "muted"), (label, "text")]
-            ),
-        )
-        devices = safe_text(" + ".join(lane.lane.devices), signs.ascii)
-        fields.insert(
-            3, _Field(8, [(safe_text(lane.lane.target, signs.ascii), "text"), (f" {devices}", "muted")])
-        )
+        fields += [_Field(8, models), _Field(2, [(number, "muted"), (label, "text")])]
+    fields.append(_Field(4, [(_clock(replay.t), "title"), (f"/{_clock(replay.t_end)}", "muted")]))
     if turn is not None:
-        fields.append(
-            _Field(2, [("round ", "muted"), (f"{turn.n_rounds}/{max(replay.rounds, turn.n_rounds)}", "text")])
-        )
-    speed = f"{replay.speed:g}× real time" if replay.real_time else f"{replay.speed:g} rounds/s"
-    return [*fields, _Field(5, [(speed.replace("×", signs.times), "muted")])]
+        rounds = f"{turn.n_rounds}/{max(replay.rounds, turn.n_rounds)}"
+        fields.append(_Field(1, [("round ", "muted"), (rounds, "text")]))
+    speed = f"{replay.speed:g}{signs.times} real time" if replay.real_time else f"{replay.speed:g} rounds/s"
+    return [*fields, _Field(5, [(speed, "muted")])]
 
 
 def _clock(ns: int) -> str:

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from specmon.core.events import ClockSync, Round, Span
+from specmon.core.events import ClockSync
 from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
-from specmon.tui.widgets.bars import nice_step
-from specmon.tui.widgets.cells import pad, safe_text
-from specmon.tui.widgets.drafts import origin_segment
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
 from specmon.tui.widgets.moment import turn_of
-from specmon.tui.widgets.numbers import ms
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
-from specmon.tui.widgets.timeline import (
-    Stretch,
-    TimelineState,
-    covered_cells,
-    lane_kinds,
-    overlap_intervals,
-    rounds_in,
-    stretch,
-)
+from specmon.tui.widgets.timeline import Stretch, TimelineState, stretch
+from specmon.tui.widgets.timeline_rows import KIND_ROLE, WIDE, band_rows, label_cells
 
 FRAMED_FROM = 6
-WIDE = 120
 LEGEND_FROM = 150
-TICK_CELLS = 12  # about this many cells from tick to tick
-KIND_ROLE = {
-    "prefill": "verify",
-    "verify": "verify",
-    "branch_draft": "branch_draft",
-    "draft": "draft",
-    "accept": "accept",
-    "handoff": "handoff",
-    "collective": "handoff",
-    "wait": "idle",
-}
+BAND_ROWS = 3  # of a band, beside its lanes: time, overlap, rounds
 LEGEND = ("verify", "branch_draft", "draft", "accept", "handoff")
 
 
@@ -52,128 +30,25 @@ def render_timeline(view: View, width: int, height: int, state: TimelineState) -
     if turn is None or not turn.rounds:
         title = Title(number=5, name="timeline", note=[])
         return in_panel(title, [[("no round yet", "muted")]], width, height, signs, FRAMED_FROM)
-    label_cells = _label_cells(turn, width)
-    shown = stretch(turn, view.selected, max(cells - label_cells, 1), state)
-    body = _body(view, turn, shown, label_cells, lines, signs)
+    names = label_cells(turn, width)
+    shown = stretch(turn, view.selected, max(cells - names, 1), state)
+    body: list[Line] = []
+    bands = _bands(turn, shown, lines)
+    for band in bands:
+        body += [[]] if body else []
+        room = lines if len(bands) == 1 else BAND_ROWS + len(turn.lane.devices)
+        body += band_rows(view, turn, band, bands[0].left, names, room, signs)
     title = Title(number=5, name="timeline", note=_note(view, turn, state, width, signs))
     return in_panel(title, body, width, height, signs, FRAMED_FROM)
 
 
-def _label_cells(turn: TurnMetrics, width: int) -> int:
-    names = [len(name) for name in turn.lane.devices]
-    return min(max([*names, 6]) + (8 if width >= WIDE else 1), max(width // 3, 1))
-
-
-def _body(
-    view: View, turn: TurnMetrics, shown: Stretch, label_cells: int, lines: int, signs: Glyphs
-) -> list[Line]:
-    """Lanes first; then, as far as there is room, overlap, rounds and the time axis."""
-    positions = rounds_in(turn.rounds, shown)
-    rounds = [turn.rounds[position] for position in positions]
-    spans = [span for round_ in rounds for span in round_.spans]
-    if turn.prefill is not None and positions.start == 0:
-        spans += turn.prefill.spans
-    devices = range(len(turn.lane.devices))
-    lanes = [
-        [_label(_lane_name(turn, device, label_cells), label_cells), *_lane(spans, device, shown, signs)]
-        for device in devices
-    ]
-    spare = lines - len(lanes)
-    combined = spare < (3 if len(devices) > 1 else 2)
-    below = [[_label("round", label_cells), *_rounds(view, turn, positions, shown, signs, times=combined)]]
-    if len(devices) > 1 and spare >= 2:
-        below.insert(0, [_label("overlap", label_cells), *_overlap(rounds, shown, signs)])
-    above = [] if combined else [_axis(shown, label_cells)]
-    return [*above, *lanes, *below]
-
-
-def _label(text: str, cells: int) -> tuple[str, str]:
-    return pad(text, cells), "muted"
-
-
-def _lane_name(turn: TurnMetrics, device: int, label_cells: int) -> str:
-    """The device, and where there is room what it is for."""
-    name = safe_text(turn.lane.devices[device])
-    shared = len(turn.lane.devices) == 1 and turn.lane.decoder != "ar"
-    role = "both" if shared else "target" if device == 0 else "draft"
-    return f"{name} {role}" if len(name) + len(role) + 1 < label_cells else name
-
-
-def _runs(cells: Iterable[tuple[str, str]]) -> Line:
-    """Join neighbouring cells of one role."""
-    line: Line = []
-    for text, role in cells:
-        if line and line[-1][1] == role:
-            line[-1] = (line[-1][0] + text, role)
-        else:
-            line.append((text, role))
-    return line
-
-
-def _lane(spans: Sequence[Span], device: int, shown: Stretch, signs: Glyphs) -> Line:
-    kinds = lane_kinds(spans, device, shown)
-    return _runs((" ", "text") if kind is None else (signs.spans[kind], KIND_ROLE[kind]) for kind in kinds)
-
-
-def _overlap(rounds: Sequence[Round], shown: Stretch, signs: Glyphs) -> Line:
-    used, both = overlap_intervals(rounds)
-    used_cells, all_cells = covered_cells(used, shown), covered_cells(both, shown)
-    return _runs(
-        (signs.used, "overlap")
-        if cell in used_cells
-        else (signs.wasted, "wasted")
-        if cell in all_cells
-        else (" ", "text")
-        for cell in range(shown.cells)
-    )
-
-
-def _rounds(
-    view: View, turn: TurnMetrics, positions: range, shown: Stretch, signs: Glyphs, *, times: bool
-) -> Line:
-    """Each round's number where it starts, as far as they do not touch; `times` adds how long it took."""
-    line: Line = []
-    used = 0
-    for position in positions:
-        round_ = turn.rounds[position]
-        cell, end = max(shown.cell(round_.t0), 0), min(shown.cell(round_.t1), shown.cells)
-        if cell < used or cell >= shown.cells:
-            continue
-        label = _round_label(view, turn, position, signs, times=times)
-        room = min(max(end - cell - 1, 0), shown.cells - cell)
-        while label and sum(len(text) for text, _ in label) > room:
-            label.pop()
-        if not label:
-            continue
-        line += [(" " * (cell - used), "text"), *label]
-        used = cell + sum(len(text) for text, _ in label)
-    return line
-
-
-def _round_label(view: View, turn: TurnMetrics, position: int, signs: Glyphs, *, times: bool) -> Line:
-    round_ = turn.rounds[position]
-    selected = position == view.selected
-    label: Line = [(str(round_.index), "accent" if selected else "text")]
-    if selected:
-        label.append((f" {signs.selected}", "accent"))
-    if times:
-        return [*label, (f" {ms(round_.t1 - round_.t0)} ms", "muted")]
-    text, role = origin_segment(turn.origin(position), signs)
-    return [*label, (f" {text}", role)] if role in ("hit", "miss") else label
-
-
-def _axis(shown: Stretch, label_cells: int) -> Line:
-    """Time from the left edge, in µs where cells are short."""
-    step = nice_step(shown.cell_ns * shown.cells, max(shown.cells // TICK_CELLS, 1))
-    unit, per_unit = ("ms", 1e6) if step >= 1e5 else ("µs", 1e3)
-    text = ""
-    tick = 0
-    while (cell := round(tick * step / shown.cell_ns)) < shown.cells:
-        figure = f"{tick * step / per_unit:,g}"
-        if cell + len(figure) <= shown.cells:
-            text = pad(text, cell) + figure
-        tick += 1
-    return [_label(unit, label_cells), (text, "muted")]
+def _bands(turn: TurnMetrics, shown: Stretch, lines: int) -> list[Stretch]:
+    """The stretch, and above it as much of the time before as a high panel holds."""
+    count = max((lines + 1) // (len(turn.lane.devices) + BAND_ROWS + 1), 1)
+    span = shown.right - shown.left
+    first = max(shown.left - (count - 1) * span, min(turn.rounds[0].t0, shown.left))
+    bands = [replace(shown, left=first + number * span) for number in range(count)]
+    return bands[:1] + [band for band in bands[1:] if band.left < turn.rounds[-1].t1]
 
 
 def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs: Glyphs) -> Line:
@@ -232,7 +107,7 @@ class TimelinePanel(Panel):
         if self.view is None or turn is None or not turn.rounds or not self.size.width:
             return None
         width, height = self.size
-        cells = body_width(width, height, FRAMED_FROM) - _label_cells(turn, width)
+        cells = body_width(width, height, FRAMED_FROM) - label_cells(turn, width)
         return stretch(turn, self.view.selected, max(cells, 1), self._state)
 
     def pan(self, by: int) -> None:
