@@ -84,7 +84,7 @@ class Vocabulary(Event, frozen=True, kw_only=True, tag="Vocabulary"):
     pieces: dict[int, str]
 
 
-class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the next token is chosen; temperature 0 is greedy."""
 
     temperature: float = 0.0
@@ -106,7 +106,7 @@ class Turn(Event, frozen=True, kw_only=True, tag="Turn"):
     stop_strings: tuple[str, ...] = ()
 
 
-class PrefillChunk(msgspec.Struct, frozen=True, array_like=True):
+class PrefillChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`length` prompt tokens from position `start`, and when the target ran them (ns)."""
 
     start: int
@@ -115,7 +115,7 @@ class PrefillChunk(msgspec.Struct, frozen=True, array_like=True):
     t1: int
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stretch of one device's time (ns). `for_round` is the round it worked for, which may be the next one."""
 
     device: int
@@ -126,7 +126,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     for_round: int
 
 
-class DeviceBytes(msgspec.Struct, frozen=True, array_like=True):
+class DeviceBytes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Bytes a device had to read (weights, KV) or was sent (handoff) for one round, counted, not measured."""
 
     device: int
@@ -146,7 +146,7 @@ class Prefill(Event, frozen=True, kw_only=True, tag="Prefill"):
     bytes: tuple[DeviceBytes, ...] = ()
 
 
-class Branch(msgspec.Struct, frozen=True, array_like=True):
+class Branch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A continuation prepared for the outcome (accepted_len, bonus).
 
     `rank` is the bonus's place (from 1) among the draft's guesses at that accepted_len; `tokens` is empty when

@@ -29,6 +29,7 @@ class DecodeLane:
         pool: where targets are loaded and shared. progress: told what loading does.
         clock: ns since the stream's zero, monotonic and the same in every process.
         cores: the CPU core of each "cpu:N".
+        link: a drafter to use instead of the one `config.draft` names.
     Raises: UsageError or SpecmonError where the configuration cannot work.
     """
 
@@ -40,6 +41,7 @@ class DecodeLane:
         progress: Progress,
         clock: Callable[[], int],
         cores: Mapping[str, int] | None = None,
+        link: DraftLink | None = None,
     ) -> None:
         check_config(config)
         self.config, self._clock = config, clock
@@ -47,8 +49,8 @@ class DecodeLane:
         self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._loaded = pool.target(config.target, config.recipe, self._devices[0], progress)
         self._target = Target(self._loaded, self._devices[0])
-        self._link: DraftLink | None = None
-        if config.decoder != "ar":
+        self._link = link if config.decoder != "ar" else None
+        if config.decoder != "ar" and link is None:
             progress(f"loading draft {config.draft}", None)
             self._link = self._open_link(pool, clock, cores or {})
         self._current: Run | None = None

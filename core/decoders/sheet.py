@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from specmon.core.drafters.base import Drafted, Prepared, Proposal, Verdict, Work
 from specmon.core.events import Branch, DeviceBytes, MissReason, Round, Span, SpanKind
 
+_PROBABILITY_DIGITS = 4  # what a screen can show; unrounded they would be half of a recording
+_MARGIN_DIGITS = 3
+
 
 @dataclass(kw_only=True)
 class Sheet:
@@ -74,12 +77,12 @@ class Sheet:
             requested_k=self.requested_k,
             drafter=self.drafter if self.proposal.tokens else None,
             draft=self.proposal.tokens,
-            draft_probs=self.proposal.probs,
+            draft_probs=tuple(round(p, _PROBABILITY_DIGITS) for p in self.proposal.probs),
             accepted_len=self.accepted_len,
             bonus=self.bonus,
             emitted=self.emitted,
             text=self.text,
-            margin=self.margin,
+            margin=None if self.margin is None else round(self.margin, _MARGIN_DIGITS),
             kv_len=(self.kv_len,),
             fan_out=self.fan_out,
             branches=self.branches,
@@ -106,7 +109,7 @@ def _branch(prepared: Prepared) -> Branch:
         prepared.accepted_len,
         prepared.bonus,
         prepared.rank,
-        prepared.probability,
+        None if prepared.probability is None else round(prepared.probability, _PROBABILITY_DIGITS),
         prepared.proposal.tokens if prepared.proposal else (),
         prepared.ready_at,
     )
