@@ -107,7 +107,7 @@ def break_even(lane: LaneMetrics, time: RoundTime) -> Formula:
 def ssd_ceiling(time: RoundTime) -> Formula:
     """What an SSD that always hits could gain over SD."""
     name, expression = "SSD ceiling over SD", "(K·t_d + t_v) ÷ max(t_v, t_branch)"
-    if time.t_d is None or time.t_branch is None:
+    if time.t_d is None or time.t_branch is None or not time.t_v:
         missing = NO_DRAFT_SEEN if time.t_d is None else "no branch draft in these rounds"
         return Formula(
             name=name, expression=expression, values="", result=f"t_d, t_branch not measured: {missing}"

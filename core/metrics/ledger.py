@@ -57,7 +57,12 @@ class LaneMetrics:
         return None if self.ar_step is None else self.ar_step.ns
 
     def set_ar_step(self, kv_len: int, steps: int, ns: int) -> None:
-        """Keep what an AR step was measured to take: median `ns` of `steps` steps at `kv_len`."""
+        """Keep what an AR step was measured to take: median `ns` of `steps` steps at `kv_len`.
+
+        Raises: ValueError if ns < 1.
+        """
+        if ns < 1:
+            raise ValueError(f"an AR step takes at least 1 ns, not {ns}")
         self.ar_step = ArStep(kv_len=kv_len, steps=steps, ns=ns)
 
     def turn(self, number: int) -> TurnMetrics | None:
@@ -173,12 +178,12 @@ class Ledger:
 
     def _learn_ar_step(self, turn: TurnMetrics) -> None:
         """A whole AR turn is a measurement of the AR step for every lane with the same target."""
-        if turn.lane.decoder != "ar" or not turn.rounds:
+        if turn.lane.decoder != "ar" or turn.decode_ns <= 0:
             return
         for lane in self.lanes.values():
             if _same_target(lane.lane, turn.lane):
                 kv_len = turn.turn.prompt_tokens + turn.n_tokens // 2
-                lane.set_ar_step(kv_len, turn.n_rounds, turn.decode_ns // turn.n_rounds)
+                lane.set_ar_step(kv_len, turn.n_rounds, max(1, turn.decode_ns // turn.n_rounds))
 
     def _feed_telemetry(self, sample: Telemetry) -> None:
         self.telemetry[sample.device] = sample

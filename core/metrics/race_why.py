@@ -14,7 +14,7 @@ LAST = 64
 
 def race_why(race: Race) -> Why:
     """Compare the two lanes with the least ms/token, by their last rounds."""
-    lanes = [row for row in race.standings if not row.failed and row.turn.n_rounds >= MIN_ROUNDS]
+    lanes = [row for row in race.standings if not row.failed and _judged(row)]
     if len(lanes) < 2:
         text = f"waiting for two lanes to decode {MIN_ROUNDS} rounds"
         return Why(text=text, short=text, formulas=[])
@@ -29,6 +29,10 @@ def race_why(race: Race) -> Why:
         short=f"{lead} · {cause}"[:SHORT_COLUMNS] if len(lead) + len(cause) + 3 <= SHORT_COLUMNS else lead,
         formulas=[_ms_per_token(row) for row in (first, second)],
     )
+
+
+def _judged(row: Standing) -> bool:
+    return row.turn.n_rounds >= MIN_ROUNDS and row.turn.decoded_tokens > 0 and row.clock_ns > 0
 
 
 def _lead(first: Standing, second: Standing) -> str:
@@ -53,7 +57,7 @@ def _cause(first: Standing, second: Standing, time: RoundTime, other: RoundTime)
 
 def _hidden_drafting(sd: str, time: RoundTime, other: RoundTime) -> str:
     hidden = f"{ms(other.draft_ns - time.draft_ns)} of {sd}'s {ms(other.draft_ns)} ms of drafting is hidden"
-    if time.t_branch is None or other.t_d is None:
+    if time.t_branch is None or other.t_d is None or not other.t_v:
         return hidden
     ceiling = roofline.ssd_ceiling(other.draft_len, other.t_d, other.t_v, time.t_branch)
     return f"{hidden}, ceiling {ceiling:.2f}×; still exposed {ms(time.draft_ns)}, other {ms(time.other_ns)}"

@@ -253,13 +253,14 @@ class Validator:
                 )
 
     def _check_alone(self, lane: _LaneState, state: _TurnState, round_: Round) -> None:
-        self._problems(round_, checks.check_counts(round_))
-        self._problems(round_, checks.check_tree(round_))
+        miscounts = checks.check_counts(round_) + checks.check_tree(round_)
+        self._problems(round_, miscounts)
         self._problems(round_, checks.check_branches(round_, state.lane))
         self._problems(round_, checks.check_spans(round_, state.lane))
         self._check_streams(lane, round_)
-        if not round_.discarded:
+        if not round_.discarded and not miscounts:
             self._needing_ids(round_, "emitted tokens", lambda: checks.check_tokens(round_))
+        if not round_.discarded:
             self._needing_ids(round_, "branch outcomes", lambda: checks.check_outcome(round_))
 
     def _check_after_kept(self, state: _TurnState, round_: Round) -> None:

@@ -43,6 +43,9 @@ def why(lane: LaneMetrics, turn: TurnMetrics, last: int = 64) -> Why:
     if time is None or time.n_rounds < MIN_ROUNDS:
         said = _too_few(0 if time is None else time.n_rounds, turn)
         return Why(text=said.text, short=said.short, formulas=[])
+    if time.tokens == 0 or time.shares.total_ns == 0:
+        text = "these rounds hold no tokens or no time, so nothing bounds them"
+        return Why(text=text, short=text, formulas=[])
     said = _loses(lane, turn, time) or _largest_share(turn, time)
     return Why(text=said.text, short=said.short[:SHORT_COLUMNS], formulas=formulas(lane, turn, time))
 

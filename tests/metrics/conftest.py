@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from specmon.core.events import (
@@ -31,6 +32,9 @@ from specmon.core.events import (
     TurnEnd,
 )
 from specmon.core.metrics.ledger import Ledger
+
+settings.register_profile("metrics", deadline=None, max_examples=50)
+settings.load_profile("metrics")
 
 WRONG = 500_000  # added to a token that the target does not agree with
 MS = 1_000_000
