@@ -45,6 +45,13 @@ def measure_ceilings(names: tuple[str, ...], machine: Machine) -> tuple[dict[str
     return rates, f"read of {_CPU_BUFFER_BYTES >> 20} MiB by one core{where}, best of {_CPU_READS}, at {at}"
 
 
+def cache_bytes(name: str, machine: Machine) -> int | None:
+    """Size of the last cache before a device's memory."""
+    if name.startswith("cuda:"):
+        return int(torch.cuda.get_device_properties(torch.device(name)).L2_cache_size)
+    return machine.devices[name].llc_bytes
+
+
 def _cache_remark(cpu: DeviceInfo) -> str:
     if cpu.llc_bytes is None or cpu.llc_bytes < _CPU_BUFFER_BYTES:
         return ""

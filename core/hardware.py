@@ -85,7 +85,7 @@ def resolve_devices(wanted: str, machine: Machine | None = None) -> ResolvedDevi
             f"{' and '.join(names)} are of different kinds.", "Give two CUDA devices or two CPU cores."
         )
     busy = [f"{name} is in use by other processes too." for name in names if _is_busy(machine.devices[name])]
-    return ResolvedDevices(names=names, notes=(*busy, *_sharing_note(names)))
+    return ResolvedDevices(names=names, notes=tuple(busy))
 
 
 def _choose(machine: Machine) -> ResolvedDevices:
@@ -93,15 +93,11 @@ def _choose(machine: Machine) -> ResolvedDevices:
     free = [gpu.name for gpu in machine.gpus if gpu.name not in busy]
     skipped = (f"Skipped {', '.join(busy)}: in use by other processes.",) if busy else ()
     names = tuple(free[:2]) or tuple(cpu.name for cpu in machine.cpus[:2])
-    return ResolvedDevices(names=names, notes=(*skipped, *_sharing_note(names)))
+    return ResolvedDevices(names=names, notes=skipped)
 
 
 def _is_busy(gpu: DeviceInfo) -> bool:
     return bool(gpu.other_processes)
-
-
-def _sharing_note(names: tuple[str, ...]) -> tuple[str, ...]:
-    return (f"Target and draft share {names[0]}.",) if len(names) == 1 else ()
 
 
 def usable_cores() -> tuple[int, ...]:

@@ -41,13 +41,16 @@ def recordings_dir() -> Path:
 
 
 def private_dir(path: Path) -> Path:
-    """Make `path` with its parents, readable by the user alone (0700), and return it.
+    """Make `path` and what is missing above it, readable by the user alone (0700), and return it.
 
     An existing folder is left as it is.
     Raises: SpecmonError if it cannot be made or is no folder.
+    Source: XDG Base Directory Specification, which asks for 0700.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (*reversed(path.parents), path):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise SpecmonError(
             f"Cannot make the folder {path}: {error.strerror or error}.",

@@ -29,6 +29,7 @@ from specmon.core.events import Event
 
 KEPT_LOGS = 10
 _SEND_TIMEOUT_S = 5.0
+_TERMINATE_S = 3.0
 _ENGINE = ("-P", "-m", "specmon.core.engine")
 
 
@@ -163,7 +164,7 @@ class EngineClient:
             if wait_for_end(self._process, max(0.1, patience_s)) is not None:
                 return
             insist()
-            patience_s = 3.0
+            patience_s = _TERMINATE_S
         self._process.wait()
 
     def __enter__(self) -> EngineClient:

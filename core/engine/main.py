@@ -75,6 +75,7 @@ class Engine:
         self._requests = 0  # Generate and Race received so far
         self._cancelled = 0  # of those, how many (from the first on) are to stop
         self._spool_is_whole = True
+        self._dismissed = False  # the view has said that it ends
         self._done = threading.Event()
 
     def run(self) -> None:
@@ -137,6 +138,7 @@ class Engine:
         if isinstance(command, Cancel):
             self._cancelled = self._requests
         elif isinstance(command, Shutdown):
+            self._dismissed = True
             self._shut_down()
         elif isinstance(command, Record | Mark):
             self._do_at_once(command)
@@ -185,7 +187,10 @@ class Engine:
 
     def _close(self) -> None:
         self._work.close()
-        self._recorder.close()
+        if self._dismissed or self._work.turns == 0 or self._recorder.stats().path is not None:
+            self._recorder.close()
+        else:  # the view crashed, or somebody ended this process: the spool is there to be recovered
+            self._recorder.flush()
         self._tell_recording()
         self._outbox.close(_LAST_WORDS_S)
         self._done.set()

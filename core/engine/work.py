@@ -55,7 +55,7 @@ class Work:
         self._telemetry: TelemetryThread | None = None
         self._ceilings: dict[str, float] = {}
         self._ceiling_source = ""
-        self._turns = 0
+        self.turns = 0  # begun so far
         self._progress_shown = ("", 0.0)
 
     def load(self, command: Load) -> None:
@@ -72,7 +72,9 @@ class Work:
         if replaced is not None:
             replaced.close()
         self._stream.emit(lane.describe(command.lane, self._stream.clock()))
-        self._notify(Ready(lane=command.lane, notes=tuple(dict.fromkeys((*devices.notes, *lane.notes)))))
+        shared = len(devices.names) == 1 and config.decoder != "ar"
+        sharing = (f"Target and draft share {devices.names[0]}.",) if shared else ()
+        self._notify(Ready(lane=command.lane, notes=(*devices.notes, *sharing, *lane.notes)))
 
     def generate(self, command: Generate, cancelled: Callable[[], bool]) -> None:
         """Decode one turn on one lane."""
@@ -122,8 +124,8 @@ class Work:
         return self._lanes[index]
 
     def _next_turn(self) -> int:
-        self._turns += 1
-        return self._turns - 1
+        self.turns += 1
+        return self.turns - 1
 
     def _progress(self, what: str, fraction: float | None) -> None:
         now = time.monotonic()
@@ -174,8 +176,14 @@ class Work:
 
     def _begin(self, names: tuple[str, ...], machine: Machine, hashes: dict[str, str]) -> None:
         """Emit the `Header` and start the counters."""
+        from specmon.core.ceilings import cache_bytes
+
         devices = tuple(
-            msgspec.structs.replace(machine.devices[name], read_ceiling=self._ceilings[name])
+            msgspec.structs.replace(
+                machine.devices[name],
+                read_ceiling=self._ceilings[name],
+                llc_bytes=cache_bytes(name, machine),
+            )
             for name in names
         )
         self._stream.emit(

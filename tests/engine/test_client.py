@@ -90,7 +90,8 @@ def test_send_to_a_dead_engine_is_a_user_error(stand_in, drain):
         client.send(Cancel())
 
 
-def test_close_ends_an_engine_that_ignores_everything(stand_in, drain):
+def test_close_ends_an_engine_that_ignores_everything(stand_in, drain, monkeypatch):
+    monkeypatch.setattr("specmon.core.engine.client._TERMINATE_S", 0.1)
     client = stand_in(
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); emit(log(1))\nwhile True: signal.pause()"
     )

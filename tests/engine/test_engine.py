@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -32,6 +33,9 @@ from specmon.core.engine.messages import (
 )
 from specmon.core.events import Event, Header, Lane, Marker, Prefill, Round, Turn, TurnEnd
 from specmon.core.session.reader import SessionReader
+from specmon.core.session.recover import list_recoverable
+
+SCRIPTED = Path(__file__).with_name("scripted_engine.py")
 
 
 def ask(what: str, lane: int = 0) -> Generate:
@@ -74,6 +78,12 @@ def test_load_says_hello_then_progress_then_header_lane_ready_idle(loaded):
     assert header.devices[0].read_ceiling == 1e10
     assert header.hashes == {"target": "0123456789abcdef"}
     assert of_kind(Ready, items)[0].notes == ("Target and draft share cpu:0.", "scripted")
+
+
+def test_ar_shares_its_device_with_nobody(loaded, drain):
+    client, _ = loaded()
+    client.send(Load(config=LaneConfig(decoder="ar", devices="cpu:0")))
+    assert of_kind(Ready, drain(client, answered("Load")))[0].notes == ("scripted",)
 
 
 def test_idle_comes_after_every_event_of_its_turn(loaded, drain):
@@ -273,28 +283,46 @@ def test_a_killed_engine_is_read_to_the_end_of_its_spool(loaded, drain):
     assert len(of_kind(Round, events)) > 16
 
 
-def test_the_engine_ends_when_its_view_is_killed(tmp_path):
-    scripted = Path(__file__).with_name("scripted_engine.py")
-    view = textwrap.dedent(
-        f"""
-        import pathlib, signal
-        from specmon.core.engine.client import EngineClient
-        client = EngineClient.start(state_dir=pathlib.Path({str(tmp_path)!r}), program=[{str(scripted)!r}])
-        print(client.wait(30.0)[0].pid, flush=True)
-        signal.pause()
-        """
-    )
-    with subprocess.Popen([sys.executable, "-c", view], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        engine = os.pidfd_open(int(process.stdout.readline()))
-        process.kill()
-    try:
-        import select
+@pytest.fixture
+def killed_view(tmp_path):
+    """Kill a view when its engine has answered `commands`; gives the engine's spools once that has ended too."""
 
-        assert select.select([engine], [], [], 20.0)[0], "the engine outlived its view"
-    finally:
-        os.close(engine)
-    assert not list(tmp_path.glob("*.spool"))
+    def killed_view(commands: str, answer: str) -> list[Path]:
+        view = f"""
+            import pathlib, signal
+            from specmon.core.engine.client import EngineClient
+            from specmon.core.engine.messages import *
+            client = EngineClient.start(state_dir=pathlib.Path({str(tmp_path)!r}), program=[{str(SCRIPTED)!r}])
+            for command in {commands}: client.send(command)
+            while not any(isinstance(item, {answer}) for item in client.wait(30.0)): pass
+            print(client.pid, flush=True)
+            signal.pause()
+            """
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(view)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            engine = os.pidfd_open(int(process.stdout.readline()))
+            process.kill()
+        try:
+            assert select.select([engine], [], [], 20.0)[0], "the engine outlived its view"
+        finally:
+            os.close(engine)
+        return list(tmp_path.glob("*.spool"))
+
+    return killed_view
+
+
+def test_the_engine_ends_when_its_view_is_killed(killed_view):
+    assert killed_view("[]", "Hello") == []
+
+
+def test_a_killed_view_ends_even_an_endless_turn_and_leaves_it_to_be_recovered(killed_view, tmp_path):
+    generate = "Generate(request=Request(messages=(('user', 'forever'),)))"
+    [spool] = killed_view(f"[Load(config=LaneConfig(devices='cpu:0')), {generate}]", "Idle")
+    assert [found.path for found in list_recoverable(tmp_path)] == [spool]
+    with SessionReader.open(spool) as reader:
+        assert [event.stop_reason for event in reader.events() if isinstance(event, TurnEnd)] == ["cancelled"]
 
 
 def test_ctrl_c_in_the_terminal_does_not_reach_the_engine(loaded, drain):

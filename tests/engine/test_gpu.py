@@ -36,7 +36,7 @@ def test_survey_finds_the_gpus_in_torch_order(uuids):
 @pytest.mark.gpu
 @needs_gpu
 def test_read_ceiling_is_below_what_the_memory_clock_allows(uuids):
-    from specmon.core.ceilings import measure_ceilings
+    from specmon.core.ceilings import cache_bytes, measure_ceilings
 
     machine = survey(uuids)
     rates, source = measure_ceilings(("cuda:0",), machine)
@@ -44,6 +44,7 @@ def test_read_ceiling_is_below_what_the_memory_clock_allows(uuids):
     assert clock_mhz
     assert 0.2e12 < rates["cuda:0"] < clock_mhz * 1e6 * 2 * 8192 / 8
     assert "GiB" in source
+    assert (cache_bytes("cuda:0", machine) or 0) >= 1 << 20
 
 
 @pytest.mark.gpu

@@ -28,16 +28,12 @@ def machine(n_cores: int = 2, gpu_processes: tuple[int | None, ...] = ()) -> Mac
     [
         (machine(), ("cpu:0", "cpu:1"), ()),
         (machine(8), ("cpu:0", "cpu:1"), ()),
-        (machine(1), ("cpu:0",), ("Target and draft share cpu:0.",)),
+        (machine(1), ("cpu:0",), ()),
         (machine(2, (0, 0, 0)), ("cuda:0", "cuda:1"), ()),
-        (machine(2, (0,)), ("cuda:0",), ("Target and draft share cuda:0.",)),
+        (machine(2, (0,)), ("cuda:0",), ()),
         (machine(2, (None, None)), ("cuda:0", "cuda:1"), ()),
         (machine(2, (1, 0, 0)), ("cuda:1", "cuda:2"), ("Skipped cuda:0: in use by other processes.",)),
-        (
-            machine(2, (3, 0)),
-            ("cuda:1",),
-            ("Skipped cuda:0: in use by other processes.", "Target and draft share cuda:1."),
-        ),
+        (machine(2, (3, 0)), ("cuda:1",), ("Skipped cuda:0: in use by other processes.",)),
         (machine(2, (1, 1)), ("cpu:0", "cpu:1"), ("Skipped cuda:0, cuda:1: in use by other processes.",)),
     ],
 )

@@ -25,6 +25,7 @@ def test_private_dir_is_for_the_user_alone_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     assert made.stat().st_mode & 0o777 == 0o700
+    assert made.parent.stat().st_mode & 0o777 == 0o700
     assert paths.private_dir(made) == made
 
 
