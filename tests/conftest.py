@@ -1,0 +1,18 @@
+"""Shared by every folder of tests; what is heavy loads only where a test asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .tiny_models import TinyModels
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
+    """Tiny random models, made once a session."""
+    from .tiny_models import TinyModels
+
+    return TinyModels(tmp_path_factory.mktemp("tiny"))

@@ -1,0 +1,204 @@
+"""Tiny random models in real file formats: folders as Hugging Face writes them, with a trained byte-level tokenizer.
+
+Their weights are drawn large enough that greedy text wanders instead of repeating one token.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+SPECIAL = ("<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+CORPUS = (
+    "the cat sat on the mat and then the rat ran to the hat",
+    "naïve café 漢字 👩‍💻 e\u0301",
+    "0123456789",
+)
+HIDDEN, LAYERS, CONTEXT = 64, 3, 640
+FAMILIES = ("llama", "llama-tied", "qwen2", "qwen3")
+
+_SHAPE: dict[str, Any] = {
+    "hidden_size": HIDDEN,
+    "intermediate_size": 128,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "initializer_range": 0.25,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": None,
+    "tie_word_embeddings": False,
+}
+_CLASSES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "llama": (LlamaConfig, LlamaForCausalLM, {"num_key_value_heads": 1}),
+    "llama-tied": (LlamaConfig, LlamaForCausalLM, {"tie_word_embeddings": True, "attention_bias": True}),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {}),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 32}),
+}
+_ROPES: dict[str, dict[str, Any]] = {
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+}
+
+
+class TinyModels:
+    """Makes each folder below `root` when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tokenizer = train_tokenizer()
+        self.vocab_size = self.tokenizer.get_vocab_size()
+
+    def target(self, family: str = "llama", rope: str = "default") -> Path:
+        """A target of `family`; its RoPE "default", "llama3" or "yarn"."""
+        return self._once(f"{family}-{rope}", lambda folder: self._save(folder, family, rope, seed=1))
+
+    def draft(self, family: str = "llama") -> Path:
+        """The target with noise on its weights: agrees with it often, not always."""
+        return self._once(f"{family}-draft", lambda folder: self._blur(self.target(family), folder))
+
+    def stranger(self) -> Path:
+        """A model of the same vocabulary that knows nothing of any target."""
+        return self._once("stranger", lambda folder: self._save(folder, "llama", "default", seed=7))
+
+    def eagle3(self, family: str = "llama", **changes: Any) -> Path:
+        """A random EAGLE-3 head for `family`, over every other token; `changes` go into its configuration."""
+        name = "-".join(["eagle3", family, *(f"{k}{v}" for k, v in changes.items())])
+        return self._once(name, lambda folder: self._save_eagle3(folder, family, changes))
+
+    def variant(self, folder: Path, name: str, **changes: Any) -> Path:
+        """A copy of `folder` with other values in its config.json."""
+
+        def build(copy: Path) -> None:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            path = copy / "config.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+        return self._once(f"{folder.name}-{name}", build)
+
+    def with_eos(self, folder: Path, *eos_ids: int) -> Path:
+        """A copy of `folder` whose turns end at any of `eos_ids`."""
+        return self.variant(folder, f"eos{'-'.join(map(str, eos_ids))}", eos_token_id=list(eos_ids))
+
+    def _once(self, name: str, build: Callable[[Path], None]) -> Path:
+        folder = self.root / name
+        if not folder.exists():
+            folder.mkdir()
+            build(folder)
+        return folder
+
+    def _save(self, folder: Path, family: str, rope: str, seed: int) -> None:
+        config_class, model_class, own = _CLASSES[family]
+        shape = {**_SHAPE, **own, "vocab_size": self.vocab_size}
+        if rope != "default":
+            shape["rope_parameters"] = {"rope_theta": 10_000.0, **_ROPES[rope]}
+        torch.manual_seed(seed)
+        model = model_class(config_class(**shape))
+        for name, weight in model.named_parameters():
+            if name.endswith("bias") or "norm" in name:  # initialised to constants: draw them
+                weight.data += 0.2 * torch.randn_like(weight)
+        model.save_pretrained(folder)
+        self._save_tokenizer(folder)
+
+    def _save_tokenizer(self, folder: Path) -> None:
+        self.tokenizer.save(str(folder / "tokenizer.json"))
+        settings = {"eos_token": SPECIAL[0], "chat_template": TEMPLATE}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+    def _blur(self, target: Path, folder: Path) -> None:
+        shutil.copytree(target, folder, dirs_exist_ok=True)
+        torch.manual_seed(3)
+        weights = load_file(target / "model.safetensors")
+        blurred = {k: w + 0.02 * torch.randn_like(w) for k, w in weights.items()}
+        save_file(blurred, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def _save_eagle3(self, folder: Path, family: str, changes: dict[str, Any]) -> None:
+        raw = json.loads((self.target(family) / "config.json").read_text())
+        raw |= {
+            "architectures": ["LlamaForCausalLMEagle3"],
+            "num_hidden_layers": 1,
+            "head_dim": raw.get("head_dim") or HIDDEN // raw["num_attention_heads"],
+            "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]},
+            **changes,
+        }
+        torch.manual_seed(5)
+        to_target = torch.arange(0, self.vocab_size, 2)
+        weights = random_eagle3(raw, n_taps=3, vocab_size=len(to_target))
+        weights["d2t"] = to_target - torch.arange(len(to_target))
+        save_file(weights, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(raw))
+
+
+def random_eagle3(config: dict[str, Any], *, n_taps: int, vocab_size: int) -> dict[str, Tensor]:
+    """Random weights of an EAGLE-3 head under their published names."""
+    hidden, inner, head_dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
+    shapes = {
+        "fc.weight": (hidden, n_taps * hidden),
+        "midlayer.self_attn.q_proj.weight": (q, 2 * hidden),
+        "midlayer.self_attn.k_proj.weight": (kv, 2 * hidden),
+        "midlayer.self_attn.v_proj.weight": (kv, 2 * hidden),
+        "midlayer.self_attn.o_proj.weight": (hidden, q),
+        "midlayer.mlp.gate_proj.weight": (inner, hidden),
+        "midlayer.mlp.up_proj.weight": (inner, hidden),
+        "midlayer.mlp.down_proj.weight": (hidden, inner),
+        "lm_head.weight": (vocab_size, hidden),
+    }
+    norms = ("midlayer.input_layernorm", "midlayer.hidden_norm", "midlayer.post_attention_layernorm", "norm")
+    weights = {name: 0.2 * torch.randn(shape) for name, shape in shapes.items()}
+    weights |= {f"{name}.weight": 1 + 0.2 * torch.randn(hidden) for name in norms}
+    if config.get("attention_bias"):
+        for p, size in (("q", q), ("k", kv), ("v", kv), ("o", hidden)):
+            weights[f"midlayer.self_attn.{p}_proj.bias"] = 0.2 * torch.randn(size)
+    return weights
+
+
+def train_tokenizer() -> Tokenizer:
+    """Byte-level BPE: four special tokens, 256 bytes and some merges."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS * 3, trainer)
+    return tokenizer
+
+
+def hf_model(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """The folder as transformers itself runs it."""
+    from transformers import AutoModelForCausalLM
+
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    return model.eval()
