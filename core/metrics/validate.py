@@ -8,7 +8,6 @@ report = validator.finish()
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,9 +23,9 @@ from specmon.core.events import (
     TurnEnd,
 )
 from specmon.core.metrics import checks
+from specmon.core.metrics.check_time import StreamSpans, check_index, check_tiling
 
 MAX_PROBLEMS = 200  # sentences kept; more are only counted
-SPANS_KEPT = 512  # newest spans of a device stream that another may overlap with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ class _LaneState:
     turn: _TurnState | None = None
     last_turn: int | None = None
     busy_until: int = 0  # end of the lane's newest prefill or round
-    spans: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
+    streams: StreamSpans = field(default_factory=StreamSpans)
 
 
 class Validator:
@@ -219,7 +218,10 @@ class Validator:
         self._n_rounds += 1
         if state.prefill is None:
             self._problem(round_, "a round before token one")
-        self._check_order(state, round_)
+        gaps_allowed = self._has_gaps or len(self._lanes) > 1
+        self._problems(round_, check_tiling(state.before, state.prefill, round_, gaps_allowed))
+        if not self._has_gaps:
+            self._problems(round_, check_index(state.before, round_))
         self._check_other_lanes(round_)
         self._check_alone(lane, state, round_)
         if not round_.discarded:
@@ -228,21 +230,6 @@ class Validator:
             state.n_rounds += 1
             state.kept = round_
         state.before = round_
-
-    def _check_order(self, state: _TurnState, round_: Round) -> None:
-        before = state.before
-        expected = 0 if before is None else before.index + 1
-        if round_.index != expected and not self._has_gaps:
-            self._problem(round_, f"comes where round {expected} was due")
-        if round_.t1 < round_.t0:
-            self._problem(round_, "ends before it starts")
-        if before is None:
-            if state.prefill is not None and round_.t0 < state.prefill.t:
-                self._problem(round_, "starts before token one was known")
-        elif round_.t0 < before.t1:
-            self._problem(round_, f"starts {before.t1 - round_.t0} ns before round {before.index} ends")
-        elif round_.t0 > before.t1 and len(self._lanes) == 1 and not self._has_gaps:
-            self._problem(round_, f"leaves {round_.t0 - before.t1} ns after round {before.index}")
 
     def _check_other_lanes(self, round_: Round) -> None:
         """Lanes take turns, so a round's time, and thereby its lane's clock, holds none of another lane's."""
@@ -257,7 +244,7 @@ class Validator:
         self._problems(round_, miscounts)
         self._problems(round_, checks.check_branches(round_, state.lane))
         self._problems(round_, checks.check_spans(round_, state.lane))
-        self._check_streams(lane, round_)
+        self._problems(round_, lane.streams.add(round_))
         if not round_.discarded and not miscounts:
             self._needing_ids(round_, "emitted tokens", lambda: checks.check_tokens(round_))
         if not round_.discarded:
@@ -274,18 +261,3 @@ class Validator:
             return
         self._problems(round_, checks.check_kv(before, round_))
         self._needing_ids(round_, "drafts after a hit", lambda: checks.check_successor(before, round_))
-
-    def _check_streams(self, lane: _LaneState, round_: Round) -> None:
-        """One stream of a device does one thing at a time."""
-        for span in round_.spans:
-            known = lane.spans.setdefault((span.device, span.stream), [])
-            at = bisect_left(known, (span.start, span.end))
-            overlaps_before = at > 0 and known[at - 1][1] > span.start
-            overlaps_after = at < len(known) and known[at][0] < span.end
-            if span.start < span.end and (overlaps_before or overlaps_after):
-                self._problem(
-                    round_,
-                    f"its {span.kind} span overlaps another on stream {span.stream} of device {span.device}",
-                )
-            known.insert(at, (span.start, span.end))
-            del known[:-SPANS_KEPT]
