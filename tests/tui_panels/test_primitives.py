@@ -170,3 +170,9 @@ def test_figures_are_written_as_everywhere() -> None:
     assert (gigabytes(3.327e12), gigabytes(8.25e9)) == ("3,327", "8.2")
     assert (ms(None), percent(None), gigabytes(None)) == ("n/a",) * 3
     assert (size(300_000), size(1_500), size(2_500_000_000)) == ("0.3 MB", "1.5 kB", "2.5 GB")
+
+
+def test_ansi_selection_is_reversed_since_no_ground_is_sure_to_be_readable() -> None:
+    palette = Palette(load_theme("ansi"))
+    assert palette.style("accepted@selected").reverse
+    assert not palette.style("accepted").reverse

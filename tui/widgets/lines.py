@@ -30,6 +30,15 @@ def plain(line: Iterable[Segment]) -> str:
     return "".join(text for text, _ in line)
 
 
+#: One ASCII sign for every other sign that figures and formulas use, so that nothing moves.
+_ASCII_SIGNS = str.maketrans("τα÷·−×–µ±°≥…", "ta/.-x-u~ >.")
+
+
+def in_ascii(line: Line) -> Line:
+    """The line with the signs of figures and formulas in ASCII; text of models and files stays."""
+    return [(text if text.isascii() else text.translate(_ASCII_SIGNS), role) for text, role in line]
+
+
 def line_width(line: Iterable[Segment]) -> int:
     """A line's width in cells."""
     return sum(width(text) for text, _ in line)

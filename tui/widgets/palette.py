@@ -1,7 +1,8 @@
 """Turn roles into terminal styles.
 
 Panels draw (text, role) segments and never name a colour. A role may carry a second one for the ground behind
-it, as in "accepted@selected".
+it, as in "accepted@selected". Where the terminal chooses the colours, the selection is shown reversed, since no
+colour is sure to be readable on another.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Palette:
     def _build(self, role: str, ground: str) -> Style:
         colors = self.theme.colors
         color, behind = colors[role], colors[ground or "background"]
+        if self.theme.ansi and ground == "selected" and not self.no_color:
+            return Style(color=Color.parse(color), bold=role in _BOLD, reverse=True)
         if self.no_color:
             return Style(bold=role in _BOLD, dim=role in _DIM_WITHOUT_COLOR, reverse=ground == "selected")
         return Style(color=Color.parse(color), bgcolor=Color.parse(behind), bold=role in _BOLD)

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from specmon.themes import load_theme
 from specmon.tui.view import View
-from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.lines import Line, in_ascii
 from specmon.tui.widgets.palette import Palette
 
 
@@ -64,6 +64,8 @@ class Panel(Widget):
         if self.view is None or not width or not height:
             return
         before, self._lines = self._lines, self.draw(self.view, width, height)
+        if self.view.ascii:
+            self._lines = [in_ascii(line) for line in self._lines]
         changed = [
             Region(0, y, width, 1)
             for y, line in enumerate(self._lines)

@@ -87,7 +87,7 @@ def _full(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: in
     round_ = turn.rounds[position]
     draft = _draft(view, turn, position, signs, cells)
     spans = _spans(turn, round_, signs, cells)
-    head = [*draft, _outcome_line(view, turn, position, signs)]
+    head = [*draft, _outcome_line(view, turn, position, signs, cells)]
     room = lines - len(head) - 1
     branches = _branches(view, round_, signs, max(room - min(len(spans), max(room // 3, 1)), 1))
     return [*head, *branches, *spans[: max(lines - len(head) - len(branches), 0)]]
@@ -129,20 +129,24 @@ def _bonus(view: View, round_: Round, signs: Glyphs) -> str:
     return quoted(view.ledger, round_.bonus, signs)
 
 
-def _outcome_line(view: View, turn: TurnMetrics, position: int, signs: Glyphs) -> Line:
+def _outcome_line(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: int) -> Line:
+    """Bonus, KV and margin, as far as they fit."""
     round_ = turn.rounds[position]
     line = [*_label("bonus"), (_bonus(view, round_, signs), "bonus")]
-    hit = _hit(round_)
-    if hit is not None:
-        line.append((f", the draft's rank {hit.rank} at position {hit.accepted_len + 1}", "muted"))
-    if round_.margin is not None:
-        line.append((f"   margin {round_.margin:.2f}", "muted"))
+    fields: list[Line] = []
+    if (hit := _hit(round_)) is not None:
+        fields.append([(f", the draft's rank {hit.rank} at position {hit.accepted_len + 1}", "muted")])
     if round_.kv_len:
         before = turn.rounds[position - 1].kv_len if position else (turn.turn.prompt_tokens,)
         start = f"{before[0]:,} {signs.arrow} " if before else ""
         back = len(round_.draft) - round_.accepted_len if round_.parents is None else 0
-        line.append((f"   KV {start}{round_.kv_len[0]:,}", "text"))
-        line.append((f", cursor back {back}" if back else "", "muted"))
+        fields.append([("  KV ", "muted"), (f"{start}{round_.kv_len[0]:,}", "text")])
+        fields[-1].append((f", cursor back {back}" if back else "", "muted"))
+    if round_.margin is not None:
+        fields.append([(f"  margin {round_.margin:.2f}", "muted")])
+    for field in fields:
+        if line_width(line) + line_width(field) <= cells:
+            line += field
     return line
 
 

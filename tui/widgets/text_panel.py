@@ -53,6 +53,7 @@ class _Row:
     flow: TextFlow | None = None
     number: int = 0
     selected: int | None = None
+    starts_selected: bool = False
 
 
 def render_text(view: View, width: int, height: int, state: TextState) -> list[Line]:
@@ -99,7 +100,8 @@ def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> list[_Row]
         rows += [_Row(line) for line in _prompt(turn, cells, signs)]
         flow = state.flow(position, turn, cells, signs)
         selected = view.selected if position == newest else None
-        rows += [_Row(None, flow, number, selected) for number in range(len(flow.rows))]
+        start = None if selected is None else flow.row_of(selected)
+        rows += [_Row(None, flow, number, selected, number == start) for number in range(len(flow.rows))]
     return rows
 
 
@@ -158,7 +160,7 @@ def _marked(row: _Row, signs: Glyphs) -> Line:
     """The fate line; the selected round's first sign becomes the selection mark."""
     assert row.flow is not None
     line = row.flow.fate_line(row.number, row.selected)
-    if row.selected is None or row.flow.row_of(row.selected) != row.number:
+    if not row.starts_selected:
         return line
     first = next(i for i, cell in enumerate(row.flow.rows[row.number]) if cell.round == row.selected)
     line[first] = (signs.selected + line[first][0][1:], "accent@selected")
