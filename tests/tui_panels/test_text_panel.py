@@ -2,9 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from specmon.core.events import AnyEvent, TurnEnd
 from specmon.tui.view import View
+from specmon.tui.widgets.cells import width
+from specmon.tui.widgets.glyphs import UNICODE
 from specmon.tui.widgets.lines import line_width, plain
+from specmon.tui.widgets.text_flow import TextFlow
 from specmon.tui.widgets.text_panel import TextState, render_text
 
 from .conftest import fed, texts
@@ -74,6 +80,29 @@ def test_text_panel_wraps_at_words_and_keeps_fates_below_them() -> None:
     words_shown = [word for text, _ in rows for word in text.rstrip("▌").removeprefix("X").split()]
     assert len(words_shown) == 30
     assert set(words_shown) <= {"alpha", "beta", "gamma", "delta"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    words=st.lists(st.text("abc 漢", min_size=1, max_size=9), min_size=16, max_size=16),
+    cells=st.integers(2, 40),
+)
+def test_wrapping_neither_joins_nor_loses_words(words: list[str], cells: int) -> None:
+    ledger = fed(turn([(4, True)] * 4, words))
+    flow = TextFlow(cells, UNICODE)
+    flow.extend(ledger.lanes[0].turns[0])
+    rows = ["".join(cell.text for cell in row) for row in flow.rows]
+    text = ledger.lanes[0].turns[0].text
+    assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+    if all(width(word) <= cells // 2 for word in text.split()):
+        assert " ".join(rows).split() == text.split()
+    assert all(sum(cell.width for cell in row) <= cells for row in flow.rows)
+
+
+def test_newline_after_a_full_row_leaves_no_empty_row() -> None:
+    flow = TextFlow(4, UNICODE)
+    flow.extend(fed(turn([(0, True)], ["abc\nd"] * 16)).lanes[0].turns[0])
+    assert ["".join(cell.text for cell in row) for row in flow.rows] == ["Xabc", "d"]
 
 
 def test_text_panel_breaks_a_word_longer_than_a_row() -> None:

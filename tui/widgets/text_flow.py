@@ -56,7 +56,8 @@ class TextFlow:
     def _add(self, token: TokenFate) -> None:
         for piece in _BREAKS.split(token.text):
             if piece == "\n":
-                self._put(" ", 1, token)
+                if self._used < self.width:
+                    self._put(" ", 1, token)
                 self._new_row()
             elif piece == "\t":
                 for _ in range(TAB_CELLS - self._used % TAB_CELLS):
@@ -76,6 +77,7 @@ class TextFlow:
     def _put(self, text: str, cells: int, token: TokenFate) -> None:
         if self._used + cells > self.width:
             if text == " ":
+                self._new_row()
                 return
             self._wrap()
         sign, role = self._sign(token)
