@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
@@ -132,10 +132,13 @@ class DecodeLane:
         if self._link and self._link.info.kind == "scripted":
             self._link.script(self._true_text(tokens, start, request, chooser))
         text = TextOut(self._loaded.tokenizer, request.stop_strings)
-        prefill = yield from self._prefill(tokens, start, chooser, text, lane, turn)
+        prefill = self._prefill(tokens, start, chooser, text, lane, turn)
         assert prefill.token_one is not None
+        pieces = text.new_pieces([prefill.token_one])
         run = self._run(request, chooser, text, prefill.token_one, prefill.t, cancelled, lane, turn)
         self._current = run
+        yield Vocabulary(t=prefill.t, lane=lane, turn=turn, pieces=pieces)
+        yield prefill
         yield from self._rounds(run)
         yield run.end()
 
@@ -176,8 +179,8 @@ class DecodeLane:
 
     def _prefill(
         self, tokens: list[int], start: int, chooser: Chooser, text: TextOut, lane: int, turn: int
-    ) -> Generator[Event, None, Prefill]:
-        """Run the prompt and hand the context to the drafter; yields the events, returns the `Prefill`."""
+    ) -> Prefill:
+        """Run the prompt and hand the context to the drafter."""
         t0 = self._clock()
         taps = self._link.info.tap_layers if self._link else ()
         if self._link and not taps:
@@ -196,7 +199,7 @@ class DecodeLane:
         if self._link:
             self._link.begin([*tokens, part.choice], torch.cat(features) if taps else None, start)
         done = chunks[-1].t1
-        event = Prefill(
+        return Prefill(
             t=done,
             lane=lane,
             turn=turn,
@@ -207,9 +210,6 @@ class DecodeLane:
             spans=tuple(Span(0, "main", "prefill", c.t0, c.t1, 0) for c in chunks),
             bytes=(self._prefill_bytes(chunks),),
         )
-        yield Vocabulary(t=done, lane=lane, turn=turn, pieces=text.new_pieces([part.choice]))
-        yield event
-        return event
 
     def _prefill_bytes(self, chunks: list[PrefillChunk]) -> DeviceBytes:
         positions = sum(chunk.start + chunk.length for chunk in chunks)
