@@ -86,6 +86,7 @@ class FakeEngine:
         self.dead: EngineDeath | None = None
         self.closed = False
         self.starts = 0
+        self.patience_s = 0.0
 
     def connect(self) -> FakeEngine:
         self.starts += 1
@@ -115,8 +116,8 @@ class FakeEngine:
     def death(self) -> EngineDeath | None:
         return self.dead
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self, timeout_s: float = 20.0) -> None:
+        self.closed, self.patience_s = True, timeout_s
 
     def sent(self, kind: type[Command]) -> list[Command]:
         """The commands of one kind."""

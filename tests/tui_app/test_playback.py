@@ -66,6 +66,12 @@ def test_nothing_is_visible_before_the_first_stop(playback: Playback) -> None:
     assert playback.here is None
 
 
+def test_paused_file_stands_at_its_first_stop_once_read(playback: Playback) -> None:
+    playback.playing = False
+    playback.advance(0.0)
+    assert playback.at == 0
+
+
 def test_file_without_rounds_is_visible_whole() -> None:
     playback = Playback()
     playback.append(Header(t=0))

@@ -19,7 +19,7 @@ from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.widgets.lines import plain
 
 from .conftest import FakeClock
-from .test_monitor import press_quickly
+from .test_monitor import press
 
 ReplayApp = Callable[..., SpecmonApp]
 SIZE = (160, 48)
@@ -31,10 +31,10 @@ async def settle(pilot: Pilot[None], seconds: float = 0.0) -> ReplayScreen:
     app = pilot.app
     assert isinstance(app, SpecmonApp)
     assert isinstance(app.setup.clock, FakeClock)
-    await pilot.pause()
+    await pilot.pause(0)
     app.setup.clock.advance(seconds)
     app.tick()
-    await pilot.pause()
+    await pilot.pause(0)
     assert isinstance(app.stage, ReplayScreen)
     return app.stage
 
@@ -43,7 +43,7 @@ async def paused_at(pilot: Pilot[None], place: str) -> ReplayScreen:
     """Open, pause and go to a place."""
     await settle(pilot)
     screen = await settle(pilot)
-    await pilot.press("space", "g", *place, "enter")
+    await press(pilot, "space", "g", *place, "enter")
     await pilot.pause()
     return screen
 
@@ -67,7 +67,7 @@ async def test_space_pauses_and_plays(replay_app: ReplayApp) -> None:
         screen = await paused_at(pilot, "4")
         await settle(pilot, 10.0)
         assert shown(screen) == (0, 4)
-        await pilot.press("space")
+        await press(pilot, "space")
         await settle(pilot, 0.41)
         assert shown(screen) == (0, 6)
 
@@ -75,9 +75,9 @@ async def test_space_pauses_and_plays(replay_app: ReplayApp) -> None:
 async def test_brackets_step_rounds_both_ways(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "4")
-        await pilot.press("]", "]")
+        await press(pilot, "]", "]")
         assert shown(screen) == (0, 6)
-        await pilot.press("[", "left", "[")
+        await press(pilot, "[", "left", "[")
         assert shown(screen) == (0, 3)
 
 
@@ -86,7 +86,7 @@ async def test_stepping_back_shows_what_a_fresh_ledger_shows(
 ) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "2/5")
-        await pilot.press("{", "{", "]", "]", "]")
+        await press(pilot, "{", "{", "]", "]", "]")
         fresh = Ledger()
         for event in two_turns[:7]:  # header, lane, turn, prefill, three rounds
             fresh.feed(event)
@@ -99,54 +99,54 @@ async def test_stepping_back_shows_what_a_fresh_ledger_shows(
 async def test_braces_step_turns(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "4")
-        await pilot.press("}")
+        await press(pilot, "}")
         assert shown(screen) == (1, 0)
-        await pilot.press("{")
+        await press(pilot, "{")
         assert shown(screen) == (0, 0)
 
 
 async def test_end_of_the_file_shows_the_turn_end(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "1")
-        await pilot.press("end")
+        await press(pilot, "end")
         await settle(pilot)
         assert shown(screen) == (1, 8)
         assert screen.turn_metrics is not None
         assert isinstance(screen.turn_metrics.end, TurnEnd)
-        await pilot.press("home")
+        await press(pilot, "home")
         assert shown(screen) == (0, 0)
 
 
 async def test_jumps_move_the_position(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "1")
-        await pilot.press("n")
+        await press(pilot, "n")
         assert shown(screen) == (0, 3)
-        await pilot.press("n")
+        await press(pilot, "n")
         assert shown(screen) == (0, 11)
-        await pilot.press("n")
+        await press(pilot, "n")
         assert shown(screen) == (1, 3)
-        await pilot.press("S")
+        await press(pilot, "S")
         assert shown(screen) == (1, 4)
-        await pilot.press("0")
+        await press(pilot, "0")
         assert shown(screen) == (0, 3)
 
 
 async def test_speed_keys_and_unit(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "1")
-        await pilot.press("+", "+")
+        await press(pilot, "+", "+")
         assert screen.playback.speed.label == "20 rounds/s"
-        await pilot.press("-")
+        await press(pilot, "-")
         assert screen.playback.speed.label == "10 rounds/s"
-        await pilot.press("u", "-")
+        await press(pilot, "u", "-")
         assert screen.playback.speed.label == "0.5× real time"
 
 
 async def test_a_b_loop(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "2")
-        await pilot.press("A", "]", "]", "B", "L", "space")
+        await press(pilot, "A", "]", "]", "B", "L", "space")
         assert shown(screen) == (0, 4)
         await settle(pilot, 0.21)
         assert shown(screen) == (0, 2)
@@ -155,7 +155,7 @@ async def test_a_b_loop(replay_app: ReplayApp) -> None:
 async def test_unknown_place_moves_nowhere_and_says_so(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=SIZE) as pilot:
         screen = await paused_at(pilot, "4")
-        await pilot.press("g", *"99", "enter")
+        await press(pilot, "g", *"99", "enter")
         await settle(pilot, 0.3)
         assert shown(screen) == (0, 4)
         assert "'99'" in plain(screen.lines["hints"].lines[0])
@@ -176,7 +176,7 @@ async def test_every_key_is_harmless(replay_app: ReplayApp) -> None:
         await settle(pilot)
         for name in names:
             if name != "q":
-                await press_quickly(pilot, name, "escape", "escape")
+                await press(pilot, name, "escape", "escape")
         await settle(pilot, 1.0)
         assert pilot.app.is_running
 
@@ -249,3 +249,10 @@ async def test_refused_file_ends_the_app_with_its_code(tmp_path: Path, clock: Fa
     async with app.run_test(size=COMPACT) as pilot:
         await pilot.pause()
     assert app.return_code == 2
+
+
+def test_keys_typed_before_the_file_is_open_are_harmless(replay_app: ReplayApp) -> None:
+    feed = replay_app().feed
+    assert isinstance(feed, ReplayFeed)
+    assert feed.poll() == []
+    assert not feed.loaded

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from specmon.core.engine.client import EngineClient
-from specmon.core.engine.messages import Command, Recording
+from specmon.core.engine.messages import Command, Idle, Load, Recording
 from specmon.core.errors import SpecmonError
 from specmon.tui.feeds.feed import Died, FeedItem
+
+PATIENCE_S = 20.0  #: for an engine that has a recording to close
+LOADING_PATIENCE_S = 0.5
 
 
 class LiveFeed:
@@ -19,6 +22,7 @@ class LiveFeed:
         self._client: EngineClient | None = None
         self._recording: str | None = None
         self._mourned = False
+        self._loading = False
 
     def start(self) -> None:
         """Spawn the engine process."""
@@ -34,6 +38,8 @@ class LiveFeed:
         for item in items:
             if isinstance(item, Recording):
                 self._recording = item.path
+            elif isinstance(item, Idle) and item.of == "Load":
+                self._loading = False
         if not self._mourned and not items and not client.alive and (death := client.death()) is not None:
             self._mourned = True
             items.append(Died(reason=death.reason, log_tail=death.log_tail, recording=self._recording))
@@ -43,6 +49,7 @@ class LiveFeed:
         """Give the engine a command; one sent to a dead engine is lost, as `Died` tells."""
         if self._client is None or not self._client.alive:
             return
+        self._loading = self._loading or isinstance(command, Load)
         with suppress(SpecmonError):
             self._client.send(command)
 
@@ -53,7 +60,8 @@ class LiveFeed:
         self.start()
 
     def close(self) -> None:
-        """Shut the engine down."""
+        """Shut the engine down; one that is loading cannot listen and is not waited for long."""
         if self._client is not None:
-            self._client.close()
+            self._client.close(LOADING_PATIENCE_S if self._loading else PATIENCE_S)
             self._client = None
+        self._loading = False

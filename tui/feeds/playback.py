@@ -190,10 +190,10 @@ class Playback:
 
     def advance(self, dt_s: float) -> None:
         """Let `dt_s` seconds of the viewer's time pass."""
-        if not self.playing or not self.stops:
-            return
-        if self.at < 0:
+        if self.at < 0 and self.stops:
             self.at = 0
+            return
+        if not self.playing or not self.stops:
             return
         self._credit += dt_s * self.speed.value
         while self._credit >= (cost := self._cost(self.at)):

@@ -7,7 +7,7 @@ from typing import cast
 from specmon.core.engine.messages import Dropped, Hello, Progress, Ready, Recording
 from specmon.core.events import AnyEvent, Event, Header, Prefill, Round, Turn, TurnEnd
 from specmon.core.metrics.ledger import Ledger
-from specmon.tui.feeds.feed import Died, Feed, FeedItem, Rewound
+from specmon.tui.feeds.feed import Died, Feed, FeedItem, Rewound, Warned
 
 
 class Pump:
@@ -25,6 +25,7 @@ class Pump:
         self.progress: Progress | None = None
         self.recording: Recording | None = None
         self.died: Died | None = None
+        self.warnings: list[str] = []
         self.dropped = 0
         self.answer = ""
         self._header: Header | None = None
@@ -74,6 +75,8 @@ class Pump:
                 self.dropped += item.count
             case Died():
                 self.died = item
+            case Warned():
+                self.warnings.append(item.text)
 
     def freeze(self) -> None:
         """Hold the ledger as it is; decoding and recording go on."""

@@ -54,7 +54,7 @@ class ReplayFeed:
         return (event for event in reader.events() if isinstance(event, Event))
 
     def _read_slice(self) -> list[FeedItem]:
-        if self.loaded:
+        if self.loaded or self._reader is None:
             return []
         stop_at = self._clock() + READ_BUDGET_S
         for event in self._source:
@@ -64,7 +64,6 @@ class ReplayFeed:
             if self._clock() >= stop_at:
                 return [Progress(what=f"reading {self.path.name}: {len(self.playback.events):,} events")]
         self.loaded = True
-        assert self._reader is not None
         return [Warned(text) for text in self._reader.warnings]
 
     def _newly_visible(self) -> list[FeedItem]:

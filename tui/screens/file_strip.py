@@ -32,7 +32,7 @@ class FileStrip:
             rows = [self._times(columns), self._misses(columns), self._turns(columns)]
             self._kept = ((len(self.playback.stops), columns), rows)
         times, misses, turns = self._kept[1]
-        lines = [self._title(width, columns), self._row("ms/round", label, times, "verify")]
+        lines = [self._title(width, columns, tall), self._row("ms/round", label, times, "verify")]
         if tall:
             lines.append(self._row("misses", label, misses, "miss"))
         lines.append(self._row("turns", label, self._marked(turns), "muted"))
@@ -40,12 +40,17 @@ class FileStrip:
             lines.append(self._legend(notes))
         return lines
 
-    def _title(self, width: int, columns: int) -> Line:
+    def _title(self, width: int, columns: int, tall: bool) -> Line:
+        """What a column is; in the low form also the time, which the status line has no room for."""
         each = -(-len(self.playback.stops) // columns)
         basis = f"1 column = {each:,} round{'s' if each != 1 else ''}, worst shown"
         note = f" {basis} · gaps over {FOLD_NS // 10**9} s folded {self._fold_sign} {self.signs.rule}"
-        name: Line = [(f"{self.signs.rule} ", "border"), ("WHOLE FILE ", "title")]
+        name: Line = [(f"{self.signs.rule} ", "border"), ("WHOLE FILE " if tall else self._time(), "title")]
         return [*fit(name, width - len(note), self.signs.rule, "border"), (note, "muted")]
+
+    def _time(self) -> str:
+        here = self.playback.here
+        return f"{_clock(here.t if here else 0)}/{_clock(self.playback.duration_ns)} "
 
     @staticmethod
     def _row(name: str, label: int, text: str, role: str) -> Line:
@@ -121,6 +126,11 @@ class FileStrip:
         loop = " · A-B loop" if self.playback.loop else ""
         line: Line = [(f" {self.signs.here} here{loop}", "muted")]
         return line + [(f" · {safe_text(note, self.signs.ascii)}", "warning") for note in notes]
+
+
+def _clock(ns: int) -> str:
+    minutes, seconds = divmod(ns / 1e9, 60)
+    return f"{minutes:.0f}:{seconds:06.3f}"
 
 
 def _round_ns(stop: Stop) -> int:

@@ -11,10 +11,12 @@ _ROLES = {"warning": "warning", "error": "error", "critical": "error", "debug": 
 
 def log_lines(pump: Pump, width: int, height: int) -> list[Line]:
     """`height` lines, newest at the bottom."""
-    where = f"whole log: {pump.hello.log}" if pump.hello else "no engine"
+    where = f"whole log: {pump.hello.log}" if pump.hello else "no engine here"
     head: Line = [("─ log ", "title"), (f" {safe_text(where)} ", "muted")]
-    lines = [_log_line(log.t, log.level, log.text, width) for log in list(pump.ledger.logs)[-(height - 1) :]]
-    return [fit(head, width, "─", "border"), *(lines or [[(" nothing logged yet", "muted")]])]
+    lines: list[Line] = [[(f" {safe_text(text)}", "warning")] for text in pump.warnings]
+    lines += [_log_line(log.t, log.level, log.text, width) for log in pump.ledger.logs]
+    shown = lines[-(height - 1) :] or [[(" nothing logged yet", "muted")]]
+    return [fit(head, width, "─", "border"), *shown]
 
 
 def _log_line(t: int, level: str, text: str, width: int) -> Line:

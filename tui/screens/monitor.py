@@ -139,7 +139,7 @@ class MonitorScreen(Cockpit):
             mode="FROZEN" if pump.frozen else "LIVE",
             ascii=self.setup.ascii,
             fates=self.fates,
-            recording=pump.recording,
+            recording=None if self.phase == "dead" else pump.recording,
             behind_ns=round(seconds_behind * 1e9),
             lost=pump.dropped,
         )

@@ -69,7 +69,6 @@ class ReplayScreen(Cockpit):
         self.feed = feed
         self.playback = feed.playback
         self.strip = FileStrip(self.playback, glyphs(setup.ascii))
-        self.warnings: list[str] = []
 
     def line_ids(self) -> tuple[str, ...]:
         return ("strip",)
@@ -111,14 +110,13 @@ class ReplayScreen(Cockpit):
         super().draw_lines(places)
         if "strip" in places:
             region = places["strip"]
-            self.lines["strip"].put(self.strip.lines(region.width, region.height, tuple(self.warnings)))
+            self.lines["strip"].put(self.strip.lines(region.width, region.height, tuple(self.pump.warnings)))
 
     def on_items(self, items: Sequence[FeedItem]) -> None:
         for item in items:
             if isinstance(item, Rewound):
                 self.selected = None
             elif isinstance(item, Warned):
-                self.warnings.append(item.text)
                 self.say(item.text, "warning")
             elif isinstance(item, Progress):
                 self.say(item.what)

@@ -17,7 +17,7 @@ from specmon.tui.widgets.lines import Line
 class Sheet(ModalScreen[None]):
     """A title, lines, and a way out."""
 
-    CSS = """
+    DEFAULT_CSS = """
     Sheet { align: center middle; background: $background 60%; }
     Sheet VerticalScroll {
         width: 100; max-width: 96%; height: auto; max-height: 92%;

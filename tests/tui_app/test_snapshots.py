@@ -1,0 +1,51 @@
+"""A handful of whole screens at fixed times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from specmon.tui.app import SpecmonApp
+
+from .conftest import FakeEngine
+from .test_monitor import decoding, press
+from .test_monitor import settle as settle_monitor
+from .test_replay import paused_at
+
+SIZES = [(160, 48), (80, 24)]
+Compare = Callable[..., bool]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_monitor_looks(
+    snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, size: tuple[int, int]
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await decoding(pilot, engine, rounds=40)
+        await settle_monitor(pilot)
+
+    assert snap_compare(live_app(), terminal_size=size, run_before=run)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_replay_looks(
+    snap_compare: Compare, replay_app: Callable[..., SpecmonApp], size: tuple[int, int]
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await paused_at(pilot, "2/4")
+
+    assert snap_compare(replay_app(), terminal_size=size, run_before=run)
+
+
+@pytest.mark.parametrize("keys", ["?", "o"])
+def test_sheets_look(
+    snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, keys: str
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await decoding(pilot, engine)
+        await press(pilot, keys)
+        await pilot.pause()
+
+    assert snap_compare(live_app(), terminal_size=(80, 24), run_before=run)
