@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from specmon.core.engine.messages import Recording
-from specmon.core.events import AnyEvent, Decoder, Header, Telemetry
+from specmon.core.events import AnyEvent, Decoder, Header, Lane, Telemetry
 from specmon.core.metrics.bandwidth import floor_ms_per_token
 from specmon.core.metrics.ledger import Ledger
 from specmon.tui.view import ReplayStatus, View
@@ -87,6 +87,18 @@ def test_bandwidth_without_a_ceiling_gives_no_percentage() -> None:
     body = "\n".join(texts(render_bandwidth(View(ledger=without(ssd_stream(20), Header, Telemetry)), 54, 11)))
     assert "no ceiling measured" in body
     assert not re.search(r"\d %", body.replace("0 % ", ""))
+
+
+def test_bandwidth_of_cpu_cores_is_of_dram() -> None:
+    events: list[AnyEvent] = []
+    for event in StreamBuilder("ar").header().turn().rounds(9).events:
+        if isinstance(event, Lane):
+            fields = {name: getattr(event, name) for name in event.__struct_fields__}
+            event = Lane(**{**fields, "devices": ("cpu:0",)})
+        events.append(event)
+    lines = texts(render_bandwidth(View(ledger=fed(events)), 54, 11))
+    assert lines[0].startswith("┌─ 6 DRAM vs SOL ")
+    assert any("GPM" in line and "no such counter on a CPU" in line for line in lines)
 
 
 def test_bandwidth_in_three_lines() -> None:

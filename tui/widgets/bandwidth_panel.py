@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from specmon.core.events import Telemetry
-from specmon.core.metrics.bandwidth import ANALYTIC, CACHE_RESIDENT, GPM, DeviceBandwidth, device_bandwidths
+from specmon.core.metrics.bandwidth import (
+    ANALYTIC,
+    CACHE_RESIDENT,
+    GPM,
+    DeviceBandwidth,
+    device_bandwidths,
+    is_cpu,
+)
 from specmon.tui.view import View
 from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import pad, safe_text
@@ -32,24 +39,34 @@ def render_bandwidth(view: View, width: int, height: int) -> list[Line]:
     full = lines >= 2 + 3 * len(devices)
     counted = full and any(device.gpm_fraction is not None for device in devices)
     note: Line = [(f"{ANALYTIC} · {GPM}, whole GPU" if counted else ANALYTIC, "muted")]
-    name = "DRAM vs SOL" if all(device.shares_ceiling for device in devices) else "HBM vs SOL"
+    name = "DRAM vs SOL" if all(is_cpu(device.device) for device in devices) else "HBM vs SOL"
     if full:
         body = _full(view, devices, cells, signs)
     else:
-        body = [_whole(device, cells, signs) for device in devices]
+        roles = _roles(devices)
+        body = [_whole(device, role, cells, signs) for device, role in zip(devices, roles, strict=True)]
         body.append(_busy_and_ceiling(devices, cells, signs))
     return in_panel(Title(number=6, name=name, note=note, keep_case=True), body, width, height, signs)
 
 
 def _full(view: View, devices: list[DeviceBandwidth], cells: int, signs: Glyphs) -> list[Line]:
     body = [_axis(cells)]
-    for device in devices:
-        body += [_whole(device, cells, signs), _busy(device, cells, signs), _counter(device, cells, signs)]
+    for device, role in zip(devices, _roles(devices), strict=True):
+        body += [
+            _whole(device, role, cells, signs),
+            _busy(device, cells, signs),
+            _counter(device, cells, signs),
+        ]
     body.append(_ceiling(view, devices[0], signs))
     for device in devices:
         if (sample := view.ledger.telemetry.get(device.device)) is not None:
             body.append(_telemetry(device.device, sample, signs))
     return body
+
+
+def _roles(devices: list[DeviceBandwidth]) -> list[str]:
+    """The target's device has one colour, all others another."""
+    return ["device0", *["device1"] * (len(devices) - 1)]
 
 
 def _axis(cells: int) -> Line:
@@ -66,9 +83,8 @@ def _bar_cells(cells: int) -> int:
     return cells - NAME - RATE - PERCENT - 3
 
 
-def _whole(device: DeviceBandwidth, cells: int, signs: Glyphs) -> Line:
+def _whole(device: DeviceBandwidth, role: str, cells: int, signs: Glyphs) -> Line:
     """Name, rate, bar over whole rounds, per cent."""
-    role = _role(device)
     head: Line = [
         (pad(safe_text(device.device), NAME), role),
         (f"{gigabytes(device.whole):>{RATE}}  ", "text"),
@@ -81,10 +97,6 @@ def _whole(device: DeviceBandwidth, cells: int, signs: Glyphs) -> Line:
         filled = bar(fraction, room, signs)
         head += [(filled, role), (signs.rest * (room - cells_of(filled)), "idle")]
     return [*head, (f"{percent(fraction):>{PERCENT}}", "title")]
-
-
-def _role(device: DeviceBandwidth) -> str:
-    return "device1" if device.device.endswith("1") else "device0"
 
 
 def _marked(name: str, rate: float | None, fraction: float | None, mark: str, role: str, cells: int) -> Line:

@@ -137,15 +137,8 @@ def _column(window: Window, scale: _Scale, signs: Glyphs) -> list[tuple[str, str
 def _plot_row(
     columns: Sequence[list[tuple[str, str]]], row: int, scale: _Scale, cells: int, signs: Glyphs
 ) -> Line:
-    line: Line = []
-    for drawn in columns:
-        text, role = drawn[row]
-        if line and line[-1][1] == role:
-            line[-1] = (line[-1][0] + text, role)
-        else:
-            line.append((text, role))
     rest = signs.dashes if scale.floored and row == 0 else " "
-    return [*line, (rest * (cells - len(columns)), "floor")]
+    return [*(drawn[row] for drawn in columns), (rest * (cells - len(columns)), "floor")]
 
 
 def _labels(newest: Window, floor: float | None, scale: _Scale) -> dict[int, tuple[str, str]]:

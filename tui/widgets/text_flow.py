@@ -6,7 +6,8 @@ Tokens only ever arrive at the end, so a flow keeps its lines and lays out what 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specmon.core.metrics.fates import TokenFate
 from specmon.core.metrics.turn import TurnMetrics
@@ -18,8 +19,7 @@ TAB_CELLS = 4
 _BREAKS = re.compile(r"([\n\t])")
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """One character with its combining marks: how wide it is, its fate's sign and role, and its round."""
 
     text: str
@@ -39,17 +39,15 @@ class TextFlow:
     taken: int = 0
     _used: int = 0  # cells in the last row
     _round: int | None = None
-    _source: str = "none"
-    _starts: bool = False
+    _start: tuple[str, str] | None = None  # sign and role for the next character, where a round starts
 
     def extend(self, turn: TurnMetrics) -> None:
         """Lay out the turn's tokens that came since the last call."""
         fates = turn.token_fates()
         for token in fates[self.taken :]:
-            starts = token.round_index != self._round
-            self._round = token.round_index
-            self._source = turn.origin(token.round_index).kind if token.round_index >= 0 else "none"
-            self._starts = starts and token.fate == "accepted"
+            if token.round_index != self._round:
+                self._round = token.round_index
+                self._start = self._start_sign(turn, token)
             self._add(token)
         self.taken = len(fates)
 
@@ -69,7 +67,7 @@ class TextFlow:
         row = self.rows[-1]
         for cluster, cells in clusters(text):
             if row and text and width(text[0]) == 0:
-                row[-1] = replace(row[-1], text=row[-1].text + cluster.lstrip())
+                row[-1] = row[-1]._replace(text=row[-1].text + cluster.lstrip())
                 text = ""
             else:
                 self._put(cluster, cells, token)
@@ -84,18 +82,23 @@ class TextFlow:
         self.rows[-1].append(Cell(text, cells, sign, role, token.round_index))
         self._used += cells
 
+    def _start_sign(self, turn: TurnMetrics, token: TokenFate) -> tuple[str, str] | None:
+        """Where a round's draft came from; None where nothing of a draft was kept, or none was prepared ahead."""
+        if token.fate != "accepted":
+            return None
+        source = turn.origin(token.round_index).kind
+        if source == "hit":
+            return self.glyphs.hit, "hit"
+        return (self.glyphs.miss, "miss") if source == "miss" else None
+
     def _sign(self, token: TokenFate) -> tuple[str, str]:
         """A round's first character says where its draft came from, the others what became of their token."""
-        starts, self._starts = self._starts, False
-        if token.fate == "first":
-            return self.glyphs.first, "muted"
-        if starts and self._source == "hit":
-            return self.glyphs.hit, "hit"
-        if starts and self._source == "miss":
-            return self.glyphs.miss, "miss"
-        return (
-            (self.glyphs.accepted, "accepted") if token.fate == "accepted" else (self.glyphs.bonus, "bonus")
-        )
+        if self._start is not None:
+            sign, self._start = self._start, None
+            return sign
+        if token.fate == "accepted":
+            return self.glyphs.accepted, "accepted"
+        return (self.glyphs.bonus, "bonus") if token.fate == "bonus" else (self.glyphs.first, "muted")
 
     def _wrap(self) -> None:
         """Start a row; a word that is being written moves along if it is at most half a row long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from specmon.core.events import Round, Span
 from specmon.core.metrics.turn import TurnMetrics
@@ -12,7 +12,7 @@ from specmon.tui.widgets.bars import nice_step
 from specmon.tui.widgets.cells import pad, safe_text
 from specmon.tui.widgets.drafts import origin_segment
 from specmon.tui.widgets.glyphs import Glyphs
-from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.lines import Line, runs
 from specmon.tui.widgets.numbers import ms
 from specmon.tui.widgets.timeline import Stretch, covered_cells, lane_kinds, overlap_intervals, rounds_in
 
@@ -72,17 +72,6 @@ def lane_name(turn: TurnMetrics, device: int, label_cells: int) -> str:
     shared = len(turn.lane.devices) == 1 and turn.lane.decoder != "ar"
     role = "both" if shared else "target" if device == 0 else "draft"
     return f"{name} {role}" if len(name) + len(role) + 1 < label_cells else name
-
-
-def runs(cells: Iterable[tuple[str, str]]) -> Line:
-    """Join neighbouring cells of one role."""
-    line: Line = []
-    for text, role in cells:
-        if line and line[-1][1] == role:
-            line[-1] = (line[-1][0] + text, role)
-        else:
-            line.append((text, role))
-    return line
 
 
 def lane_row(spans: Sequence[Span], device: int, shown: Stretch, signs: Glyphs) -> Line:
