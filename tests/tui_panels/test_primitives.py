@@ -12,7 +12,18 @@ from specmon.themes import ROLES, load_theme, theme_names
 from specmon.tui.widgets.bars import bar, column, nice_step
 from specmon.tui.widgets.cells import width
 from specmon.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from specmon.tui.widgets.lines import Line, Title, fit, in_panel, line_width, on_ground, plain, spread
+from specmon.tui.widgets.lines import (
+    Line,
+    Title,
+    changed_cells,
+    fit,
+    in_panel,
+    line_width,
+    on_ground,
+    plain,
+    runs,
+    spread,
+)
 from specmon.tui.widgets.numbers import gigabytes, ms, percent, short, size, us
 from specmon.tui.widgets.palette import Palette, textual_theme
 
@@ -104,6 +115,36 @@ def test_spread_drops_the_right_part_where_both_do_not_fit() -> None:
     assert plain(spread([("left", "text")], [("right", "text")], 9)) == "left     "
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "cells"),
+    [
+        ([("ab", "text"), ("12", "title")], [("ab", "text"), ("12", "title")], (0, 0)),
+        (
+            [("ab", "text"), ("12", "title"), ("c", "text")],
+            [("ab", "text"), ("13", "title"), ("c", "text")],
+            (2, 4),
+        ),
+        ([("ab", "text"), ("12", "title")], [("ab", "muted"), ("12", "title")], (0, 2)),
+        ([("ab", "text"), ("c", "title")], [("a", "text"), ("bc", "title")], (0, 3)),
+        ([("漢", "text"), ("1", "title")], [("漢", "text"), ("2", "title")], (2, 3)),
+        ([("a", "text"), ("a", "text")], [("a", "text"), ("a", "text"), ("", "text")], (2, 2)),
+        ([], [("ab", "text")], (0, 2)),
+    ],
+)
+def test_changed_cells_are_those_between_equal_ends(
+    before: Line, after: Line, cells: tuple[int, int]
+) -> None:
+    assert changed_cells(before, after) == cells
+
+
+def test_runs_join_neighbours_of_one_role() -> None:
+    assert runs([("a", "text"), ("b", "text"), ("c", "hit"), ("d", "text")]) == [
+        ("ab", "text"),
+        ("c", "hit"),
+        ("d", "text"),
+    ]
+
+
 def test_on_ground_replaces_the_ground() -> None:
     assert on_ground([("a", "accepted"), ("b", "text@surface")], "selected") == [
         ("a", "accepted@selected"),
@@ -176,3 +217,26 @@ def test_ansi_selection_is_reversed_since_no_ground_is_sure_to_be_readable() -> 
     palette = Palette(load_theme("ansi"))
     assert palette.style("accepted@selected").reverse
     assert not palette.style("accepted").reverse
+
+
+LINES = st.lists(
+    st.tuples(st.text("ab漢", min_size=1, max_size=3), st.sampled_from(["text", "hit"])), max_size=6
+)
+
+
+@given(LINES, LINES, st.integers(1, 20))
+def test_changed_cells_hold_every_difference(before: Line, after: Line, cells: int) -> None:
+    before, after = fit(before, cells), fit(after, cells)
+    start, end = changed_cells(before, after)
+
+    def outside(line: Line) -> list[tuple[int, str, str]]:
+        """Characters with their place and role, but those inside start..end."""
+        found, place = [], 0
+        for text, role in line:
+            for char in text:
+                if not start <= place < end:
+                    found.append((place, char, role))
+                place += width(char)
+        return found
+
+    assert outside(before) == outside(after)

@@ -44,6 +44,18 @@ def line_width(line: Iterable[Segment]) -> int:
     return sum(width(text) for text, _ in line)
 
 
+def changed_cells(before: Line, after: Line) -> tuple[int, int]:
+    """Where two lines of one width differ: cells from the first to before the second figure, by whole segments."""
+    if before == after:
+        return 0, 0
+    shared = min(len(before), len(after))
+    first = next((i for i in range(shared) if before[i] != after[i]), shared)
+    last = next((i for i in range(shared - first) if before[-1 - i] != after[-1 - i]), shared - first)
+    start = line_width(after[:first])
+    end = line_width(after) - line_width(after[len(after) - last :])
+    return start, max(end, line_width(before) - line_width(before[len(before) - last :]))
+
+
 def runs(line: Iterable[Segment]) -> Line:
     """The same line with neighbours of one role joined: fewer segments, fewer bytes to the terminal."""
     out: Line = []

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from specmon.themes import load_theme
 from specmon.tui.view import View
-from specmon.tui.widgets.lines import Line, in_ascii
+from specmon.tui.widgets.lines import Line, changed_cells, in_ascii
 from specmon.tui.widgets.palette import Palette
 
 
@@ -67,9 +67,7 @@ class Panel(Widget):
         if self.view.ascii:
             self._lines = [in_ascii(line) for line in self._lines]
         changed = [
-            Region(0, y, width, 1)
-            for y, line in enumerate(self._lines)
-            if y >= len(before) or line != before[y]
+            region for y, line in enumerate(self._lines) if (region := _changed(before, line, y, width))
         ]
         if changed:
             self.refresh(*changed)
@@ -86,3 +84,11 @@ class Panel(Widget):
             return Strip.blank(width, blank)
         segments = [Segment(text, self._palette.style(role)) for text, role in self._lines[y]]
         return Strip(segments).adjust_cell_length(width, blank)
+
+
+def _changed(before: list[Line], line: Line, y: int, width: int) -> Region | None:
+    """The part of row `y` that is to be painted again; None if nothing changed."""
+    if y >= len(before):
+        return Region(0, y, width, 1)
+    start, end = changed_cells(before[y], line)
+    return Region(start, y, end - start, 1) if end > start else None

@@ -65,12 +65,23 @@ class TextFlow:
 
     def _add_safe(self, text: str, token: TokenFate) -> None:
         row = self.rows[-1]
+        if text.isascii() and self._used + len(text) <= self.width:
+            self._put_whole(text, token)
+            return
         for cluster, cells in clusters(text):
             if row and text and width(text[0]) == 0:
                 row[-1] = row[-1]._replace(text=row[-1].text + cluster.lstrip())
                 text = ""
             else:
                 self._put(cluster, cells, token)
+
+    def _put_whole(self, text: str, token: TokenFate) -> None:
+        """Add ASCII text that fits the row: the usual case, without looking at single widths."""
+        first, others = self._sign(token), self._sign(token)
+        round = token.round_index
+        self.rows[-1].append(Cell(text[0], 1, *first, round))
+        self.rows[-1] += [Cell(char, 1, *others, round) for char in text[1:]]
+        self._used += len(text)
 
     def _put(self, text: str, cells: int, token: TokenFate) -> None:
         if self._used + cells > self.width:
@@ -133,10 +144,14 @@ class TextFlow:
 
     def row_of(self, round: int) -> int | None:
         """The row where a round's text starts; None if it has no visible text."""
-        for number, row in enumerate(self.rows):
+        found = None
+        for number in range(len(self.rows) - 1, -1, -1):
+            row = self.rows[number]
+            if row and row[-1].round < round:
+                break
             if any(cell.round == round for cell in row):
-                return number
-        return None
+                found = number
+        return found
 
 
 def _is(cell: Cell, selected: int | None) -> bool:
