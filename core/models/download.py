@@ -14,16 +14,18 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import urllib.response
 from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import IO, Any
 
 from specmon.core.errors import SpecmonError
 
 #: Called with what is being done, how many bytes are done and how many there will be (None: not known).
 Progress = Callable[[str, int, int | None], None]
+
+Answer = http.client.HTTPResponse | urllib.response.addinfourl  # the latter for file: URLs
 
 CHUNK_BYTES = 1 << 18
 ATTEMPTS = 5  # in a row without a single new byte
@@ -120,7 +122,7 @@ def _append_rest(
     """One request for what is missing. A server that ignores Range sends everything: then start over."""
     headers = {"Range": f"bytes={done}-", "Accept-Encoding": "identity"} if done else {}
     with _open(index, url, headers) as answer:
-        resumes = getattr(answer, "status", 200) == 206 and _range_start(answer) == done
+        resumes = answer.status == 206 and _range_start(answer) == done
         with part.open("ab" if resumes else "wb") as out:
             done = done if resumes else 0
             while done < total_bytes and (chunk := answer.read(min(CHUNK_BYTES, total_bytes - done))):
@@ -129,7 +131,7 @@ def _append_rest(
                 progress("downloading", done, total_bytes)
 
 
-def _range_start(answer: Any) -> int:
+def _range_start(answer: Answer) -> int:
     """First byte position a 206 answer holds, -1 if it does not say."""
     start = str(answer.headers.get("Content-Range", "")).removeprefix("bytes ").partition("-")[0]
     return int(start) if start.isdigit() else -1
@@ -145,7 +147,7 @@ def _listed_files(index: PackageIndex, page: str) -> list[str]:
     return links.hrefs
 
 
-def _open(index: PackageIndex, url: str, headers: dict[str, str]) -> IO[bytes]:
+def _open(index: PackageIndex, url: str, headers: dict[str, str]) -> Answer:
     """Open `url`, sending the user:password of the index it belongs to, and to no other host."""
     request = urllib.request.Request(without_password(url), headers={"User-Agent": "specmon", **headers})
     host = urllib.parse.urlsplit(request.full_url).netloc
@@ -158,7 +160,7 @@ def _open(index: PackageIndex, url: str, headers: dict[str, str]) -> IO[bytes]:
             )
             break
     context = ssl.create_default_context(cafile=index.cert_file) if url.startswith("https:") else None
-    answer: IO[bytes] = urllib.request.urlopen(request, timeout=index.timeout_s, context=context)
+    answer: Answer = urllib.request.urlopen(request, timeout=index.timeout_s, context=context)
     return answer
 
 
