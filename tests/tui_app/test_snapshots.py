@@ -39,7 +39,7 @@ def test_replay_looks(
     assert snap_compare(replay_app(), terminal_size=size, run_before=run)
 
 
-@pytest.mark.parametrize("keys", ["?", "o"])
+@pytest.mark.parametrize("keys", ["?", "o"], ids=["help", "settings"])
 def test_sheets_look(
     snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, keys: str
 ) -> None:

@@ -11,7 +11,7 @@ from specmon.core.engine.messages import LaneConfig
 DRAFT_LENS = tuple(range(1, 11))
 FAN_OUTS = (1, 2, 3, 4, 5, 6, 8)
 MAX_TOKENS = (32, 64, 96, 128, 256, 512, 1024, 2048, 4096)
-DRAFTS = ("auto", "draft_model", "eagle3", "ngram", "scripted:0.78")
+DRAFTS = ("auto", "eagle3", "ngram", "scripted:0.78")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Plan:
         no_branches = "" if c.decoder == "ssd" else "only SSD prepares branches"
         return [
             _setting("decoder", "decoder", ("ar", "sd", "ssd"), c.decoder),
-            _setting("draft", "drafter", DRAFTS, c.draft, {}, no_draft),
+            _setting("draft", "drafter", DRAFTS, c.draft, _draft_reasons(c.target), no_draft),
             _setting("draft_len", "draft_len K", DRAFT_LENS, c.draft_len, {}, no_draft),
             _setting("fan_out", "fan_out", FAN_OUTS, _fan_out(c.fan_out), {}, no_branches),
             _setting("recipe", "recipe", ("auto", "q4", "bf16", "fp32"), c.recipe, _recipe_reasons(devices)),
@@ -81,6 +81,10 @@ def _with_draft_len(config: LaneConfig, draft_len: int) -> LaneConfig:
 
 def _fan_out(fan_out: tuple[int, ...]) -> str:
     return "·".join(map(str, fan_out))
+
+
+def _draft_reasons(target: str) -> dict[str, str]:
+    return {} if target == "smollm2" else {"eagle3": "no head ships for this target"}
 
 
 def _recipe_reasons(devices: tuple[str, ...]) -> dict[str, str]:

@@ -110,7 +110,7 @@ class Cockpit(Stage):
         self._last_zoomed = "text"
         self.panels = {name: make(palette=setup.palette, id=name) for name, make in PANEL_CLASSES.items()}
         self.lines = {
-            name: LinesView(setup.palette, id=name)
+            name: LinesView(setup.palette, ascii=setup.ascii, id=name)
             for name in ("hints", "log", "too-small", *self.line_ids())
         }
         self.deck = Deck([*self.panels.values(), *self.lines.values(), *self.own_parts()], self.places)

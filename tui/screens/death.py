@@ -27,6 +27,7 @@ class DeathScreen(ModalScreen[bool]):
         width: 100; max-width: 96%; height: auto; border: round $error; border-title-color: $error;
         background: $background; padding: 0 1;
     }
+    DeathScreen.-ascii Vertical { border: ascii $error; }
     DeathScreen LinesView { height: auto; width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,7 +39,8 @@ class DeathScreen(ModalScreen[bool]):
     def __init__(self, setup: Setup, died: Died, log: str | None) -> None:
         super().__init__()
         self._died, self._log = died, log
-        self._lines_view = LinesView(setup.palette)
+        self.set_class(setup.ascii, "-ascii")
+        self._lines_view = LinesView(setup.palette, ascii=setup.ascii)
 
     def compose(self) -> ComposeResult:
         box = Vertical(self._lines_view)

@@ -9,17 +9,53 @@ from textual.widget import Widget
 from specmon.tui.widgets.lines import Line
 from specmon.tui.widgets.palette import Palette
 
+_ASCII = str.maketrans(
+    {
+        "│": "|",
+        "─": "-",
+        "·": "-",
+        "›": ">",
+        "▶": ">",
+        "▌": "|",
+        "●": "*",
+        "×": "x",
+        "≥": ">=",
+        "↑": "up",
+        "↓": "down",
+        "←": "left",
+        "→": "right",
+        "◆": "*",
+        "◇": "o",
+        "▸": "1",
+        "✓": "y",
+        "✗": "x",
+        "–": "-",
+        "τ": "tau",
+        "α": "alpha",
+        "÷": "/",
+        "−": "-",
+        "…": "...",
+    }
+)
+
+
+def in_signs(text: str, ascii: bool) -> str:
+    """The same text with the app's own signs in ASCII where that is asked for."""
+    return text.translate(_ASCII) if ascii else text
+
 
 class LinesView(Widget):
-    """Shows lines of (text, role); a line too long is cut."""
+    """Shows lines of (text, role), with `ascii` their signs in ASCII; a line too long is cut."""
 
-    def __init__(self, palette: Palette, *, id: str | None = None) -> None:
+    def __init__(self, palette: Palette, *, ascii: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
         self._palette = palette
+        self._ascii = ascii
         self._lines: list[Line] = []
 
     def put(self, lines: list[Line]) -> None:
         """Show other lines."""
+        lines = [[(in_signs(text, self._ascii), role) for text, role in line] for line in lines]
         if lines != self._lines:
             self._lines = lines
             self.refresh(layout=self.styles.auto_dimensions)

@@ -94,7 +94,7 @@ class RaceScreen(Stage):
             RaceChartPanel(palette=setup.palette, id="chart"),
         ]
         ids = ("title", "fair", "race-why", "output", "hints", "too-small")
-        self.lines = {name: LinesView(setup.palette, id=name) for name in ids}
+        self.lines = {name: LinesView(setup.palette, ascii=setup.ascii, id=name) for name in ids}
         self.deck = Deck([*self.panels, *self.lines.values()], self.places)
 
     def compose(self) -> ComposeResult:

@@ -10,12 +10,13 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from specmon.tui.screens.choices import Plan, Setting
-from specmon.tui.screens.lines_view import LinesView
+from specmon.tui.screens.lines_view import LinesView, in_signs
 from specmon.tui.screens.stage import Setup
 from specmon.tui.widgets.lines import Line, fit
 
 LABEL_CELLS = 16
 WIDTH = 74
+KEYS = "↑↓ setting · ←→ value · Enter applies · Esc leaves"
 
 
 class SettingsScreen(ModalScreen[Plan | None]):
@@ -27,6 +28,7 @@ class SettingsScreen(ModalScreen[Plan | None]):
         width: 78; height: auto; border: round $border; border-title-color: $foreground;
         background: $background; padding: 0 1;
     }
+    SettingsScreen.-ascii Vertical { border: ascii $border; }
     SettingsScreen LinesView { height: auto; width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,13 +44,15 @@ class SettingsScreen(ModalScreen[Plan | None]):
         super().__init__()
         self.plan = plan
         self._devices = devices
+        self._ascii = setup.ascii
         self._row = 0
-        self._lines_view = LinesView(setup.palette)
+        self.set_class(setup.ascii, "-ascii")
+        self._lines_view = LinesView(setup.palette, ascii=setup.ascii)
 
     def compose(self) -> ComposeResult:
         box = Vertical(self._lines_view)
         box.border_title = "NEXT TURN"
-        box.border_subtitle = "↑↓ setting · ←→ value · Enter applies · Esc leaves"
+        box.border_subtitle = in_signs(KEYS, self._ascii)
         yield box
 
     def on_mount(self) -> None:

@@ -23,13 +23,15 @@ class Sheet(ModalScreen[None]):
         width: 100; max-width: 96%; height: auto; max-height: 92%;
         border: round $border; border-title-color: $foreground; background: $background; padding: 0 1;
     }
+    Sheet.-ascii VerticalScroll { border: ascii $border; scrollbar-size: 0 0; }
     Sheet LinesView { height: auto; width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,enter", "dismiss", "close")]
 
     def __init__(self, setup: Setup, title: str) -> None:
         super().__init__()
-        self._lines_view = LinesView(setup.palette)
+        self.set_class(setup.ascii, "-ascii")
+        self._lines_view = LinesView(setup.palette, ascii=setup.ascii)
         self._title = title
         self.setup = setup
 

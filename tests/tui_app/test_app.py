@@ -1,0 +1,85 @@
+"""How the app ends, the palette, themes, and what it never imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from textual.app import App
+
+from specmon.tui.app import SpecmonApp, run_app
+
+from .conftest import FakeEngine
+from .test_monitor import decoding, press, settle
+
+LiveApp = Callable[..., SpecmonApp]
+
+
+def test_run_app_returns_the_code_and_closes_the_feed(
+    live_app: LiveApp, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = live_app()
+    app.feed.start()
+    monkeypatch.setattr(App, "run", lambda self, **_: self.exit(return_code=130))
+    assert run_app(app) == 130
+    assert engine.closed
+
+
+def test_run_app_closes_the_feed_when_the_app_breaks(
+    live_app: LiveApp, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: App[None], **_: object) -> None:
+        raise RuntimeError("broken")
+
+    app = live_app()
+    app.feed.start()
+    monkeypatch.setattr(App, "run", broken)
+    with pytest.raises(RuntimeError):
+        run_app(app)
+    assert engine.closed
+
+
+async def test_exception_in_the_app_does_not_exit_with_0(live_app: LiveApp, engine: FakeEngine) -> None:
+    app = live_app()
+
+    def explode() -> list[object]:
+        raise RuntimeError("in a refresh")
+
+    async def run() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settle(pilot)
+            app.pump.poll = explode  # type: ignore[method-assign, assignment]
+            app.call_later(app.tick)
+            await pilot.pause()
+
+    with pytest.raises(RuntimeError, match="in a refresh"):
+        await run()
+    assert app.return_code == 1
+
+
+async def test_palette_lists_the_keys_of_the_screen(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app().run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        titles = [command.title for command in pilot.app.get_system_commands(pilot.app.screen)]
+        assert "freeze (Space)" in titles
+        assert "quit (q)" in titles
+
+
+@pytest.mark.parametrize("theme", ["specmon-light", "high-contrast", "ansi"])
+async def test_every_theme_and_ascii_draw(live_app: LiveApp, engine: FakeEngine, theme: str) -> None:
+    async with live_app(theme=theme, ascii=True).run_test(size=(80, 24)) as pilot:
+        await decoding(pilot, engine)
+        for keys in ((), ("space",), ("?",), ("escape", "o"), ("escape", "l")):
+            await press(pilot, *keys)
+            await pilot.pause()
+            strips = pilot.app.screen._compositor.render_strips()
+            drawn = {char for strip in strips for segment in strip for char in segment.text}
+            assert drawn <= set(map(chr, range(32, 127))), keys
+
+
+def test_app_needs_no_torch() -> None:
+    code = "import sys, specmon.tui.app; print(sorted({'torch', 'numpy', 'transformers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
