@@ -145,6 +145,13 @@ def test_runs_join_neighbours_of_one_role() -> None:
     ]
 
 
+def test_runs_give_spaces_to_a_neighbour_on_the_same_ground() -> None:
+    assert runs([("a", "hit"), (" ", "text"), ("b", "miss")]) == [("a ", "hit"), ("b", "miss")]
+    assert runs([(" ", "text"), ("b", "miss")]) == [(" b", "miss")]
+    on_another = [("a", "hit@selected"), (" ", "text"), ("b", "miss@selected")]
+    assert runs(on_another) == on_another
+
+
 def test_on_ground_replaces_the_ground() -> None:
     assert on_ground([("a", "accepted"), ("b", "text@surface")], "selected") == [
         ("a", "accepted@selected"),

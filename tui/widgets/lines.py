@@ -57,14 +57,25 @@ def changed_cells(before: Line, after: Line) -> tuple[int, int]:
 
 
 def runs(line: Iterable[Segment]) -> Line:
-    """The same line with neighbours of one role joined: fewer segments, fewer bytes to the terminal."""
+    """The same line in fewer segments, and so in fewer bytes: neighbours of one role are joined, and spaces, on
+    which only the ground shows, join any neighbour on theirs.
+    """
     out: Line = []
     for text, role in line:
-        if out and out[-1][1] == role:
-            out[-1] = (out[-1][0] + text, role)
-        else:
-            out.append((text, role))
+        if out:
+            before, before_role = out[-1]
+            if before_role == role or (text.isspace() and _ground(role) == _ground(before_role)):
+                out[-1] = (before + text, before_role)
+                continue
+            if before.isspace() and _ground(role) == _ground(before_role):
+                out[-1] = (before + text, role)
+                continue
+        out.append((text, role))
     return out
+
+
+def _ground(role: str) -> str:
+    return role.partition("@")[2]
 
 
 def fit(line: Line, cells: int, fill: str = " ", role: str = "text", ellipsis: str = "…") -> Line:
