@@ -108,6 +108,17 @@ class TinyModels:
         """A copy of `folder` whose turns end at any of `eos_ids`."""
         return self.variant(folder, f"eos{'-'.join(map(str, eos_ids))}", eos_token_id=list(eos_ids))
 
+    def with_words(self, folder: Path) -> Path:
+        """A copy of `folder` whose text is ids in words ("t5 t17"), so that any text gives back its tokens."""
+
+        def build(copy: Path) -> None:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            words = Tokenizer(models.WordLevel({f"t{i}": i for i in range(self.vocab_size)}, unk_token="t0"))
+            words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+            words.save(str(copy / "tokenizer.json"))
+
+        return self._once(f"{folder.name}-words", build)
+
     def _once(self, name: str, build: Callable[[Path], None]) -> Path:
         folder = self.root / name
         if not folder.exists():
@@ -137,7 +148,7 @@ class TinyModels:
         shutil.copytree(target, folder, dirs_exist_ok=True)
         torch.manual_seed(3)
         weights = load_file(target / "model.safetensors")
-        blurred = {k: w + 0.02 * torch.randn_like(w) for k, w in weights.items()}
+        blurred = {k: w + 0.01 * torch.randn_like(w) for k, w in weights.items()}
         save_file(blurred, folder / "model.safetensors", metadata={"format": "pt"})
 
     def _save_eagle3(self, folder: Path, family: str, changes: dict[str, Any]) -> None:

@@ -95,28 +95,24 @@ class ChainDrafter:
         self._work = Work()
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
+        unfed, unfed_from = self._features, self._valid - self.stepper.lag
         same = _common_prefix(self._context[: self._valid], tokens)
         self._valid = max(min(same, len(tokens) - 1), self.stepper.lag)
         self._context = list(tokens)
         self._line, self._branch_lines = _Line(), {}
         self._features = None
         if features_NF is not None:
-            skip = self._valid - self.stepper.lag - first
-            if skip < 0:
-                raise ValueError(f"features start at {first}, but positions from {first + skip} lack theirs")
-            self._features = features_NF[skip:]
+            self._features = self._join_features(unfed, unfed_from, features_NF, first)
         if self._valid + 1 < len(tokens):
             self._feed_confirmed(len(tokens) - 1)
 
     def draft(self, draft_len: int) -> Proposal:
         logits, carry = self._feed_confirmed()
-        line = _Line(source="real" if self.stepper.corrects else None)
+        line = _Line(logits=[logits], carries=[carry], source="real" if self.stepper.corrects else None)
         for i in range(draft_len):
-            line.logits.append(logits)
-            line.carries.append(carry)
-            self._propose(line, logits)
+            self._propose(line, line.logits[-1])
             if i + 1 < draft_len:
-                logits, carry = self._step_line(line)
+                self._step_line(line)
         self._line, self._branch_lines = line, {}
         return line.proposal()
 
@@ -127,9 +123,7 @@ class ChainDrafter:
         if self._valid < len(self._context):  # an adopted branch was drafted from predicted features
             line.logits[0], line.carries[0] = self._feed_confirmed()
         if len(line.logits) == len(line.tokens):
-            logits, carry = self._step_line(line)
-            line.logits.append(logits)
-            line.carries.append(carry)
+            self._step_line(line)
         if arrived() is not None:
             return []
         guesses = self._guesses(fan_out)
@@ -151,6 +145,15 @@ class ChainDrafter:
     def take_work(self) -> Work:
         work, self._work = self._work, Work()
         return work
+
+    def _join_features(self, unfed: Tensor | None, unfed_from: int, new: Tensor, first: int) -> Tensor:
+        """Features from the first slot that is to be fed: those the last turn left unfed, then the new ones."""
+        start = self._valid - self.stepper.lag
+        if first <= start:
+            return new[start - first :]
+        if unfed is None or unfed_from != start or len(unfed) < first - start:
+            raise ValueError(f"features start at {first}, but positions from {start} lack theirs")
+        return torch.cat([unfed[: first - start], new])
 
     # --- one line ----------------------------------------------------------------------------------------------
 
@@ -176,14 +179,15 @@ class ChainDrafter:
         self._count(1, self._valid)
         return logits, carry
 
-    def _step_line(self, line: _Line) -> tuple[Tensor, Tensor | None]:
+    def _step_line(self, line: _Line) -> None:
         """Feed the line's last token."""
         slot = len(self._context) + len(line.tokens) - 1 - self.stepper.lag
         ids = torch.tensor(line.tokens[-1:], device=self._device)
-        out = self.stepper.step(ids, line.carries[-1], Rows(slot, 1))
+        logits, carry = self.stepper.step(ids, line.carries[-1], Rows(slot, 1))
+        line.logits.append(logits)
+        line.carries.append(carry)
         line.fed += 1
         self._count(1, slot + 1)
-        return out
 
     def _propose(self, line: _Line, logits_1V: Tensor) -> None:
         top, index = logits_1V[0].float().max(dim=-1)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tests.tiny_models import TinyModels
 
 from specmon.core import paths
 from specmon.core.decoders.target import Target
 from specmon.core.models.fetch import is_fetched
 
-from ..tiny_models import TinyModels
 from .harness import Bench
 
 

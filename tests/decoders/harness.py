@@ -9,8 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from tests.tiny_models import CONTEXT
+
 from specmon.core.decoders.lane import DecodeLane
+from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
+from specmon.core.drafters.registry import DrafterSpec, build_drafter
 from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.events import Event, Header, Prefill, Round, Turn, TurnEnd
@@ -128,15 +133,32 @@ class Bench:
         self, target: Path, decoder: str, steps: Sequence[Step], vocab_size: int, **config: Any
     ) -> BenchLane:
         """A lane whose drafter follows `steps`, on the target's device or in a worker on the second one."""
-        build = partial(ScriptedDrafter, label="scripted")
         arguments = (PatternPlan(steps), vocab_size)
         _, _, second = config.get("devices", "cpu:0").partition(",")
         link: DraftLink
         if second:
+            build = partial(ScriptedDrafter, label="scripted")
             link = WorkerLink(build, arguments, device=second, core=None, clock=clock)
         else:
-            link = InlineLink(build(*arguments), clock)
+            inner = self.drafter(target, config.pop("inner")) if "inner" in config else None
+            link = InlineLink(ScriptedDrafter(*arguments, label="scripted", inner=inner), clock)
         return self.lane(target, decoder, link=link, **config)
+
+    def drafter(self, target: Path, draft: Path, *, n_branches: int = 16, draft_len: int = 4) -> Drafter:
+        """A drafter by itself."""
+        with torch.inference_mode():
+            return build_drafter(
+                DrafterSpec(
+                    name=str(draft),
+                    target=str(target),
+                    recipe="fp32",
+                    device="cpu:0",
+                    draft_len=draft_len,
+                    n_branches=n_branches,
+                    context_length=CONTEXT,
+                    cache_dir=self.pool.cache_dir,
+                )
+            )
 
     def close(self) -> None:
         for lane in self._open:

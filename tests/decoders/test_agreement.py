@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.tiny_models import FAMILIES, TinyModels
 
 from specmon.core.events import Sampling
 
-from ..tiny_models import FAMILIES, TinyModels
 from .harness import Bench, Decoded
 
 DRAFTERS = ("draft_model", "stranger", "eagle3", "ngram", "scripted:0.7")
