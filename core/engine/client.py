@@ -73,23 +73,19 @@ class EngineClient:
             pin: bind the decode thread to its core on CPU devices.
             view_queue: how many events wait for a slow view before the rest goes through the spool.
             program: what Python is asked to run, for tests.
-        Raises: SpecmonError if the log cannot be written.
+        Raises: SpecmonError if no process can be started.
         """
         state = state_dir or paths.state_dir()
-        log = _new_log(state)
-        ours, theirs = socket.socketpair()
-        options = ["--fd", str(theirs.fileno()), "--state-dir", str(state), "--log", str(log)]
-        options += ["--debug"] * debug + ["--no-pin"] * (not pin)
-        options += ["--view-queue", str(view_queue)] if view_queue is not None else []
-        with theirs, log.open("ab") as log_file:
-            process = subprocess.Popen(
-                [sys.executable, *program, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log_file,
-                stderr=log_file,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+        try:
+            log = _new_log(state)
+            ours, theirs = socket.socketpair()
+            options = ["--fd", str(theirs.fileno()), "--state-dir", str(state), "--log", str(log)]
+            options += ["--debug"] * debug + ["--no-pin"] * (not pin)
+            options += ["--view-queue", str(view_queue)] if view_queue is not None else []
+            with theirs:
+                process = _spawn([*program, *options], theirs, log)
+        except OSError as error:
+            raise SpecmonError(f"The engine cannot be started: {error.strerror or error}.") from error
         ours.setblocking(False)
         return cls(process, ours, log)
 
@@ -230,6 +226,19 @@ class EngineClient:
                 return
 
 
+def _spawn(arguments: list[str], sock: socket.socket, log: Path) -> subprocess.Popen[bytes]:
+    """Run Python in a session of its own, so that ctrl+c in the terminal reaches the view alone."""
+    with log.open("ab") as log_file:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            pass_fds=[sock.fileno()],
+            start_new_session=True,
+        )
+
+
 def _readable(sock: socket.socket, timeout_s: float) -> bool:
     return bool(select.select([sock], [], [], max(0.0, timeout_s))[0])
 
@@ -239,15 +248,19 @@ def _writable(sock: socket.socket, timeout_s: float) -> bool:
 
 
 def _new_log(state_dir: Path) -> Path:
-    """A new private log file; old ones beyond `KEPT_LOGS` are removed."""
-    folder = paths.private_dir(state_dir / "logs")
-    old = sorted(folder.glob("engine-*.log"), key=lambda path: path.name)
-    for path in old[: max(0, len(old) - KEPT_LOGS + 1)]:
-        path.unlink(missing_ok=True)
+    """A new private log, in the system's temporary folder where the state folder cannot be written."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     try:
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        folder = paths.private_dir(state_dir / "logs")
+        _prune_logs(folder)
         handle, name = tempfile.mkstemp(prefix=f"engine-{stamp}-", suffix=".log", dir=folder)
-    except OSError as error:
-        raise SpecmonError(f"Cannot write a log in {folder}: {error.strerror}.") from error
+    except (SpecmonError, OSError):
+        handle, name = tempfile.mkstemp(prefix=f"specmon-engine-{stamp}-", suffix=".log")
     os.close(handle)
     return Path(name)
+
+
+def _prune_logs(folder: Path) -> None:
+    """Leave room for one more among the newest `KEPT_LOGS`."""
+    for path in sorted(folder.glob("engine-*.log"))[: -KEPT_LOGS + 1]:
+        path.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ from specmon.core.events import Marker
 from specmon.core.session.spool import Recorder
 
 RECORDING_PERIOD_S = 1.0
-_LOADING_GRACE_S = 10.0  # a load cannot be interrupted; after this the view is not waited for
+_CLOSING_GRACE_S = 10.0  # how long an engine without a view may take to end
 _LAST_WORDS_S = 5.0
 _SIGNAL_DELAY_S = 0.5
 
@@ -71,10 +71,12 @@ class Engine:
         self._work = Work(stream=self._stream, notify=self._outbox.put_notice, pin=options.pin)
         self._queue: queue.SimpleQueue[tuple[Command, int]] = (
             queue.SimpleQueue()
-        )  # with its place among requests
+        )  # and the requests before it
         self._requests = 0  # Generate and Race received so far
         self._cancelled = 0  # of those, how many (from the first on) are to stop
         self._spool_is_whole = True
+        self._loading = False
+        self._ending = False
         self._dismissed = False  # the view has said that it ends
         self._done = threading.Event()
 
@@ -90,8 +92,10 @@ class Engine:
         for target in (self._read_commands, self._report_recording):
             threading.Thread(target=target, name=target.__name__.strip("_"), daemon=True).start()
         try:
-            while not isinstance((item := self._next_command())[0], Shutdown):
-                self._do(*item)
+            while not self._ending:
+                command, request = self._next_command()
+                if not self._ending:
+                    self._do(command, request)
         finally:
             self._close()
 
@@ -103,23 +107,32 @@ class Engine:
 
     def _do(self, command: Command, request: int) -> None:
         """Carry out one queued command and answer it."""
-        of = type(command).__name__
         try:
             if isinstance(command, Load):
-                self._work.load(command)
+                self._load(command)
             elif isinstance(command, Generate):
                 self._work.generate(command, lambda: request <= self._cancelled)
             elif isinstance(command, Race):
                 self._work.race(command, lambda: request <= self._cancelled)
             elif isinstance(command, MeasureAr):
                 self._work.measure_ar(command)
-        except SpecmonError as error:
-            self._outbox.put_notice(refusal(of, error, log=self._options.log))
         except Exception as error:
-            _log.exception("%s failed", of)
-            self._outbox.put_notice(refusal(of, error, log=self._options.log))
+            self._refuse(command, error)
         else:
-            self._outbox.put_notice(Idle(of=of))
+            self._outbox.put_notice(Idle(of=type(command).__name__))
+
+    def _load(self, command: Load) -> None:
+        self._loading = True
+        try:
+            self._work.load(command)
+        finally:
+            self._loading = False
+
+    def _refuse(self, command: Command, error: Exception) -> None:
+        of = type(command).__name__
+        if not isinstance(error, SpecmonError):
+            _log.error("%s failed", of, exc_info=error)
+        self._outbox.put_notice(refusal(of, error, log=self._options.log))
 
     def _read_commands(self) -> None:
         parser = FrameParser()
@@ -130,7 +143,7 @@ class Engine:
         except ChannelError:
             _log.exception("the view sent what cannot be read")
         self._shut_down()
-        if not self._done.wait(_LOADING_GRACE_S):
+        if not self._done.wait(_CLOSING_GRACE_S):
             os._exit(1)
 
     def _take(self, command: Command) -> None:
@@ -155,8 +168,7 @@ class Engine:
             else:
                 self._recorder.keep(Path(command.path), force=command.force)
         except Exception as error:
-            _log.exception("%s failed", type(command).__name__)
-            self._outbox.put_notice(refusal(type(command).__name__, error, log=self._options.log))
+            self._refuse(command, error)
         if isinstance(command, Record):
             self._tell_recording()
 
@@ -166,9 +178,13 @@ class Engine:
         self._stream.emit(Marker(t=self._stream.clock(), label=label))
 
     def _shut_down(self) -> None:
-        """Stop what runs and what waits; then the main thread ends. Also called from a signal handler."""
+        """Let the main thread stop what it does and end. Also called from a signal handler."""
         self._cancelled = sys.maxsize
+        self._ending = True
         self._queue.put((Shutdown(), 0))
+        if self._loading:  # a load cannot be interrupted, and adds nothing to the stream
+            self._close_recording()
+            os._exit(0)
 
     def _report_recording(self) -> None:
         while not self._done.wait(RECORDING_PERIOD_S):
@@ -187,13 +203,17 @@ class Engine:
 
     def _close(self) -> None:
         self._work.close()
+        self._close_recording()
+        self._done.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _close_recording(self) -> None:
+        """Finish what is recorded, say so, and say no more."""
         if self._dismissed or self._work.turns == 0 or self._recorder.stats().path is not None:
             self._recorder.close()
         else:  # the view crashed, or somebody ended this process: the spool is there to be recovered
             self._recorder.flush()
         self._tell_recording()
         self._outbox.close(_LAST_WORDS_S)
-        self._done.set()
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()

@@ -60,6 +60,7 @@ class Work:
 
     def load(self, command: Load) -> None:
         """Make a lane ready; the first one begins the stream. The lane it replaces stays if this fails."""
+        self._progress_shown = ("", 0.0)
         machine = self._machine or self._survey()
         devices = resolve_devices(command.config.devices, machine)
         self._prepare(devices.names, machine)

@@ -14,7 +14,7 @@ from specmon.core.engine.client import EngineClient
 from specmon.core.engine.messages import Notice
 from specmon.core.events import Event
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 _FRAMES_ONLY = """
 import os, signal, socket, sys

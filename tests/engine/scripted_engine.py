@@ -2,6 +2,7 @@
 
 "rounds N": N rounds of two tokens. "forever": rounds of 0.5 ms until cancelled. "fail N": N rounds, then a KeyError.
 "refuse": a SpecmonError before the turn starts. "memory": a MemoryError. "kill N": N rounds, then SIGKILL.
+A target called "missing" does not exist; one called "endless" never loads.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -37,6 +39,8 @@ class ScriptedLane:
         if config.target == "missing":
             raise SpecmonError("There is no model at missing.", "Name a folder.", exit_code=2)
         progress("reading weights", 0.5)
+        if config.target == "endless":
+            threading.Event().wait()
         self.hashes = {"target": "0123456789abcdef"}
         self.config = config
         self.clock = clock

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from specmon.core.engine.client import EngineClient
 from specmon.core.engine.messages import Cancel, Hello, Idle
 from specmon.core.errors import SpecmonError
 from specmon.core.events import Log
@@ -118,6 +119,19 @@ def test_log_is_private_and_old_logs_are_pruned(stand_in, tmp_path):
         client = stand_in("sys.exit(0)")
     assert client.log_path.stat().st_mode & 0o777 == 0o600
     assert len(list((tmp_path / "state" / "logs").iterdir())) == 10
+
+
+def test_a_state_folder_that_cannot_be_written_costs_only_the_spool(tmp_path):
+    (tmp_path / "file").write_text("")
+    client = EngineClient.start(state_dir=tmp_path / "file" / "state")
+    try:
+        hello = client.wait(30.0)[0]
+        assert isinstance(hello, Hello)
+        assert hello.spool is None
+        assert client.log_path.stat().st_mode & 0o777 == 0o600
+    finally:
+        client.close()
+        client.log_path.unlink()
 
 
 def test_client_loads_without_torch():

@@ -86,6 +86,17 @@ def test_ar_shares_its_device_with_nobody(loaded, drain):
     assert of_kind(Ready, drain(client, answered("Load")))[0].notes == ("scripted",)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no threads")
+@pytest.mark.parametrize("pin", [True, False])
+def test_only_the_decode_thread_is_pinned(loaded, pin):
+    client, _ = loaded(pin=pin)
+    threads = [int(thread) for thread in os.listdir(f"/proc/{client.pid}/task")]
+    everywhere = os.sched_getaffinity(0)
+    for thread in threads:
+        pinned = pin and thread == client.pid
+        assert os.sched_getaffinity(thread) == ({min(everywhere)} if pinned else everywhere)
+
+
 def test_idle_comes_after_every_event_of_its_turn(loaded, drain):
     client, _ = loaded()
     client.send(ask("rounds 300"))
@@ -250,6 +261,22 @@ def test_shutdown_stops_a_turn_that_runs(loaded, drain):
     client.close()
     assert client._process.returncode == 0
     assert of_kind(TurnEnd, client.poll(1 << 20))[-1].stop_reason == "cancelled"
+
+
+def test_close_does_not_wait_for_a_load_and_saves_the_recording(loaded, drain, tmp_path):
+    client, before = loaded()
+    path = tmp_path / "a.session"
+    client.send(Record(path=str(path)))
+    client.send(ask("rounds 3"))
+    during = drain(client, answered("Generate"))
+    client.send(Load(config=LaneConfig(target="endless", devices="cpu:0")))
+    client.send(ask("rounds 3"))
+    drain(client, seen(Progress))
+    client.close()
+    assert client._process.returncode == 0
+    with SessionReader.open(path) as reader:
+        assert list(reader.events()) == of_kind(Event, before + during)
+        assert reader.is_closed_recording
 
 
 def test_kill_mid_run_is_told_and_the_recording_opens(loaded, drain, tmp_path):
