@@ -49,7 +49,7 @@ def test_safe_text_leaves_nothing_to_obey(text: str) -> None:
         assert not set(safe) & set("\u200b\u200d\u202a\u202e\u2066\ufeff")
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",))))
+@given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_clusters_keep_the_text_and_its_width(text: str) -> None:
     safe = safe_text(text)
     parts = list(clusters(safe))

@@ -99,6 +99,12 @@ def test_wrapping_neither_joins_nor_loses_words(words: list[str], cells: int) ->
     assert all(sum(cell.width for cell in row) <= cells for row in flow.rows)
 
 
+def test_cursor_never_costs_a_character() -> None:
+    view = View(ledger=fed(turn([(0, True)], ["y" * 28] * 16)))
+    assert bodies(view, width=32)[1] == "X" + "y" * 28
+    assert bodies(view, width=33)[1] == "X" + "y" * 28 + "▌"
+
+
 def test_newline_after_a_full_row_leaves_no_empty_row() -> None:
     flow = TextFlow(4, UNICODE)
     flow.extend(fed(turn([(0, True)], ["abc\nd"] * 16)).lanes[0].turns[0])

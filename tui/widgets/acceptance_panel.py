@@ -105,7 +105,5 @@ def _kv_range(turn: TurnMetrics, signs: Glyphs) -> str:
 class AcceptancePanel(Panel):
     """Acceptance and branch hits of the turn on screen."""
 
-    NUMBER = 8
-
     def draw(self, view: View, width: int, height: int) -> list[Line]:
         return render_acceptance(view, width, height)

@@ -169,7 +169,5 @@ def _telemetry(name: str, sample: Telemetry, signs: Glyphs) -> Line:
 class BandwidthPanel(Panel):
     """Bandwidth against the speed of light."""
 
-    NUMBER = 6
-
     def draw(self, view: View, width: int, height: int) -> list[Line]:
         return render_bandwidth(view, width, height)

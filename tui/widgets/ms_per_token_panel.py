@@ -179,7 +179,5 @@ def _kv_axis(shown: Sequence[Window], per_window: int, cells: int, signs: Glyphs
 class MsPerTokenPanel(Panel):
     """ms/token over KV length."""
 
-    NUMBER = 7
-
     def draw(self, view: View, width: int, height: int) -> list[Line]:
         return render_ms_per_token(view, width, height)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -29,7 +28,6 @@ class Panel(Widget):
     DEFAULT_CSS = """
     Panel { height: 1fr; width: 1fr; }
     """
-    NUMBER: ClassVar[int | None] = None
 
     def __init__(
         self, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None

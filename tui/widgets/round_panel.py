@@ -238,7 +238,5 @@ SPAN_ROLES = frozenset({"draft", "branch_draft", "verify", "accept", "handoff", 
 class RoundPanel(Panel):
     """The round in focus."""
 
-    NUMBER = 3
-
     def draw(self, view: View, width: int, height: int) -> list[Line]:
         return render_round(view, width, height)

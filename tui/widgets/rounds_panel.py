@@ -185,7 +185,5 @@ COLUMNS = (
 class RoundsPanel(Panel):
     """The list of rounds."""
 
-    NUMBER = 2
-
     def draw(self, view: View, width: int, height: int) -> list[Line]:
         return render_rounds(view, width, height)

@@ -71,7 +71,5 @@ def _formula(formula: Formula, cells: int) -> Line:
 class SharesPanel(Panel):
     """The mean round, taken apart."""
 
-    NUMBER = 4
-
     def draw(self, view: View, width: int, height: int) -> list[Line]:
         return render_shares(view, width, height)

@@ -10,7 +10,7 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import clip, clusters, safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
@@ -149,7 +149,7 @@ def _drawn(row: _Row, view: View, last: bool, signs: Glyphs) -> list[Line]:
     if row.flow is None:
         return [row.line or []]
     line = row.flow.text_line(row.number, row.selected)
-    if last and _decoding(view):
+    if last and _decoding(view) and line_width(line) < row.flow.width:
         line = [*line, (signs.cursor, "accent")]
     if not view.fates:
         return [line]
@@ -190,8 +190,6 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
 
 class TextPanel(Panel):
     """Follows the newest text until it is scrolled up; scrolling to the end, or `follow`, follows again."""
-
-    NUMBER = 1
 
     def __init__(
         self, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None

@@ -91,8 +91,6 @@ def _clocks(turn: TurnMetrics, clocks: dict[str, ClockSync]) -> str:
 class TimelinePanel(Panel):
     """Follows the newest rounds until panned; `zoom` keeps following."""
 
-    NUMBER = 5
-
     def __init__(
         self, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None
     ) -> None:
