@@ -303,7 +303,7 @@ async def test_slow_second_ctrl_c_does_not_quit(
 async def test_refused_first_load_ends_the_app_with_its_code(live_app: LiveApp, engine: FakeEngine) -> None:
     app = live_app()
     async with app.run_test(size=SIZE) as pilot:
-        engine.give(Refused(of="Load", message="There is no folder /x.", exit_code=2), Idle(of="Load"))
+        engine.give(Refused(of="Load", message="There is no folder /x.", exit_code=2))
         await pilot.pause()
         app.tick()
         await pilot.pause()
@@ -318,11 +318,27 @@ async def test_refused_change_keeps_what_was_loaded(live_app: LiveApp, engine: F
         await press(pilot, "o", "right", "enter")
         await settle(pilot)
         assert engine.sent(Load)[-1].config.decoder == "sd"  # type: ignore[union-attr]
-        engine.give(Refused(of="Load", message="No such drafter."), Idle(of="Load"))
+        engine.give(Refused(of="Load", message="No such drafter."))
         monitor = await settle(pilot)
         assert monitor.plan.config.decoder == "ar"
         assert "No such drafter." in row(monitor, "hints")
         assert len(engine.sent(Load)) == 2
+
+
+async def test_refused_prompt_is_withdrawn_and_the_next_one_goes(
+    live_app: LiveApp, engine: FakeEngine
+) -> None:
+    async with live_app().run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        engine.ready()
+        await settle(pilot)
+        await press(pilot, "i", *"long", "enter")
+        engine.give(Refused(of="Generate", message="The prompt is too long.", exit_code=2))
+        monitor = await settle(pilot)
+        assert "too long" in row(monitor, "hints")
+        await press(pilot, "i", *"short", "enter")
+        await settle(pilot)
+        assert engine.sent(Generate)[-1].request.messages == (("user", "short"),)  # type: ignore[union-attr]
 
 
 async def test_settings_while_decoding_apply_at_the_next_turn(live_app: LiveApp, engine: FakeEngine) -> None:

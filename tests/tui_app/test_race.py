@@ -110,7 +110,7 @@ async def test_leaving_restores_the_conversation(live_app: LiveApp, engine: Fake
 async def test_refused_lane_ends_the_loading(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
         screen = await settle(pilot)
-        engine.give(Refused(of="Load", message="No such model."), Idle(of="Load"))
+        engine.give(Refused(of="Load", message="No such model."))
         screen = await settle(pilot)
         assert "No such model." in plain(screen.lines["hints"].lines[0])
         assert not engine.sent(Race)

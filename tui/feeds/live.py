@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from specmon.core.engine.client import EngineClient
-from specmon.core.engine.messages import Command, Idle, Load, Recording
+from specmon.core.engine.messages import Command, Idle, Load, Recording, Refused
 from specmon.core.errors import SpecmonError
 from specmon.tui.feeds.feed import Died, FeedItem
 
@@ -38,7 +38,7 @@ class LiveFeed:
         for item in items:
             if isinstance(item, Recording):
                 self._recording = item.path
-            elif isinstance(item, Idle) and item.of == "Load":
+            elif isinstance(item, Idle | Refused) and item.of == "Load":
                 self._loading = False
         if not self._mourned and not items and not client.alive and (death := client.death()) is not None:
             self._mourned = True

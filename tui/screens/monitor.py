@@ -104,6 +104,7 @@ class MonitorScreen(Cockpit):
         self.queued: Request | None = None
         self._race = race
         self._marks = 0
+        self._ever_loaded = False
 
     def line_ids(self) -> tuple[str, ...]:
         return ("welcome", "prompt-line", "prompt-mark")
@@ -182,7 +183,7 @@ class MonitorScreen(Cockpit):
         for item in items:
             match item:
                 case Ready():
-                    self.loaded = self.plan.config
+                    self.loaded, self._ever_loaded = self.plan.config, True
                     for note in item.notes:
                         self.say(note, "warning")
                 case TurnEnd():
@@ -215,7 +216,7 @@ class MonitorScreen(Cockpit):
 
     def _refused(self, refused: Refused) -> None:
         message = f"{refused.message} {refused.hint}".strip()
-        if refused.of == "Load" and self.loaded is None:
+        if refused.of == "Load" and not self._ever_loaded:
             self.app.exit(return_code=refused.exit_code, message=message)
             return
         if refused.of == "Load" and self.loaded is not None:
@@ -223,8 +224,7 @@ class MonitorScreen(Cockpit):
         if refused.of == "Generate":
             self.conversation.answered("")
         self.say(message, "error")
-        if refused.of == self.running:
-            self.phase, self.running = "idle", None
+        self._idle(refused.of)
 
     def _ar_measured(self, measured: ArMeasured) -> None:
         lane = self.pump.ledger.lanes.get(measured.lane)

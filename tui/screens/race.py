@@ -185,7 +185,7 @@ class RaceScreen(Stage):
     def _refused(self, refused: Refused) -> None:
         self.say(f"{refused.message} {refused.hint}".strip(), "error")
         if refused.of in ("Load", "Race"):
-            self.phase = "over"
+            self._over()
 
     def cancel(self) -> bool:
         if self.phase != "racing":
