@@ -24,7 +24,7 @@ from specmon.core.engine.messages import (
 )
 from specmon.core.engine.stream import OpenTurns, Stream
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.core.events import Event
+from specmon.core.events import Event, Turn
 from specmon.core.hardware import Machine, resolve_devices, survey
 from specmon.core.telemetry import TelemetryThread
 
@@ -73,15 +73,13 @@ class Work:
         if replaced is not None:
             replaced.close()
         self._stream.emit(lane.describe(command.lane, self._stream.clock()))
-        shared = len(devices.names) == 1 and config.decoder != "ar"
-        sharing = (f"Target and draft share {devices.names[0]}.",) if shared else ()
-        self._notify(Ready(lane=command.lane, notes=(*devices.notes, *sharing, *lane.notes)))
+        notes = (*devices.notes, *_sharing_note(config), *lane.notes)
+        self._notify(Ready(lane=command.lane, notes=notes))
 
     def generate(self, command: Generate, cancelled: Callable[[], bool]) -> None:
         """Decode one turn on one lane."""
         lane = self._lane(command.lane)
-        turn = self._next_turn()
-        self._run(lane.generate(command.request, lane=command.lane, turn=turn, cancelled=cancelled))
+        self._run(lane.generate(command.request, lane=command.lane, turn=self.turns, cancelled=cancelled))
 
     def race(self, command: Race, cancelled: Callable[[], bool]) -> None:
         """Decode one request on every lane."""
@@ -90,7 +88,7 @@ class Work:
         from specmon.core.decoders.race import race
 
         lanes = [self._lanes[index] for index in sorted(self._lanes)]
-        self._run(race(lanes, command.request, turn=self._next_turn(), cancelled=cancelled))
+        self._run(race(lanes, command.request, turn=self.turns, cancelled=cancelled))
 
     def measure_ar(self, command: MeasureAr) -> None:
         """Time AR steps at the lane's present KV length."""
@@ -114,6 +112,8 @@ class Work:
             for event in events:
                 self._stream.emit(event)
                 turns.see(event)
+                if isinstance(event, Turn):
+                    self.turns = event.turn + 1
         except BaseException as error:
             for end in turns.fail(sentence(error), clock=self._stream.clock):
                 self._stream.emit(end)
@@ -123,10 +123,6 @@ class Work:
         if index not in self._lanes:
             raise UsageError(f"Lane {index} is not loaded.", "Load it before it decodes.")
         return self._lanes[index]
-
-    def _next_turn(self) -> int:
-        self.turns += 1
-        return self.turns - 1
 
     def _progress(self, what: str, fraction: float | None) -> None:
         now = time.monotonic()
@@ -200,3 +196,9 @@ class Work:
             names, emit=self._stream.emit, clock=self._stream.clock, gpu_uuids=self._gpu_uuids
         )
         self._telemetry.start()
+
+
+def _sharing_note(config: LaneConfig) -> tuple[str, ...]:
+    if config.decoder == "ar" or "," in config.devices:
+        return ()
+    return (f"Target and draft share {config.devices}.",)

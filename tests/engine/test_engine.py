@@ -181,6 +181,8 @@ def test_user_error_is_refused_with_its_exit_code_and_no_traceback(loaded, drain
     refused = drain(client, answered("Generate"))[-1]
     assert refused == Refused(of="Generate", message="The prompt is longer than the context.", exit_code=2)
     assert "Traceback" not in client.log_path.read_text()
+    client.send(ask("rounds 1"))
+    assert of_kind(Turn, drain(client, answered("Generate")))[0].turn == 0
 
 
 @pytest.mark.parametrize(
