@@ -7,10 +7,11 @@ leaves running at the end of its turn is waited for and counted to it, so that n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specmon.core.decoders.lane import DecodeLane
 from specmon.core.engine.messages import Request
+from specmon.core.engine.stream import OpenTurns
 from specmon.core.errors import SpecmonError
 from specmon.core.events import Event, Prefill, Round, TurnEnd
 
@@ -22,33 +23,28 @@ MIN_NS = 50_000_000
 class _Racer:
     """One lane in the race: `clock_ns` is its own time so far, `done` that it has ended or failed."""
 
-    index: int
     lane: DecodeLane
     events: Iterator[Event]
-    turn: int
     clock_ns: int = 0
     done: bool = False
+    turns: OpenTurns = field(default_factory=OpenTurns)
 
     def until(self, stop: Callable[[Event], bool]) -> Iterator[Event]:
-        """Its events up to the first for which `stop` holds, or its end; a failure ends this lane alone."""
+        """Its events up to the first for which `stop` holds, or its end; a failure in its turn ends this lane alone."""
         try:
             for event in self.events:
                 if isinstance(event, Round):
                     self.clock_ns += event.t1 - event.t0
                 self.done = isinstance(event, TurnEnd)
+                self.turns.see(event)
                 yield event
                 if self.done or stop(event):
                     return
         except SpecmonError as failed:
-            yield TurnEnd(
-                t=self.lane.now(),
-                lane=self.index,
-                turn=self.turn,
-                stop_reason="error",
-                n_tokens=0,
-                rounds=0,
-                error=str(failed),
-            )
+            ends = self.turns.fail(str(failed), clock=self.lane.now)
+            if not ends:
+                raise  # its turn never began: the request itself is refused
+            yield from ends
         self.done = True
 
     def run_turn(self) -> Iterator[Event]:
@@ -69,9 +65,10 @@ def race(
     """Decode `request` on every lane; lane numbers are places in `lanes`. The starting order rotates with `turn`.
 
     A lane that fails ends with an error while the others go on.
+    Raises: UsageError where a lane cannot take the request at all.
     """
     racers = [
-        _Racer(i, lane, lane.generate(request, lane=i, turn=turn, cancelled=cancelled), turn)
+        _Racer(lane, lane.generate(request, lane=i, turn=turn, cancelled=cancelled))
         for i, lane in enumerate(lanes)
     ]
     order = [racers[(i + turn) % len(racers)] for i in range(len(racers))]

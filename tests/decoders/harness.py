@@ -115,12 +115,13 @@ class Bench:
     def raw_lane(
         self, target: Path | str, decoder: str, *, link: DraftLink | None = None, **config: Any
     ) -> DecodeLane:
+        tick = config.pop("clock", clock)
         settings = {"draft": "ngram", "recipe": "fp32", "devices": "cpu:0", **config}
         made = DecodeLane(
             LaneConfig(decoder=decoder, target=str(target), **settings),
             pool=self.pool,
             progress=lambda what, fraction: None,
-            clock=clock,
+            clock=tick,
             link=link,
         )
         self._open.append(made)
