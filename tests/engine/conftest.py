@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 
 from specmon.core.engine.client import EngineClient
 from specmon.core.engine.messages import Notice
+from specmon.core.errors import SpecmonError
 from specmon.core.events import Event
+from specmon.core.session.reader import SessionReader
 
 PATIENCE_S = 90.0
 
@@ -87,3 +91,19 @@ def drain() -> Drain:
         return items
 
     return drain
+
+
+@pytest.fixture
+def spooled() -> Callable[[Path, type[Event]], list[Event]]:
+    """Wait until a spool ends with an event of a kind; gives all its events."""
+
+    def spooled(spool: Path, last: type[Event]) -> list[Event]:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with suppress(SpecmonError), SessionReader.open(spool) as reader:  # empty at first
+                if isinstance([*reader.events_from(len(reader.frames) - 1)][-1], last):
+                    return list(reader.events())
+            os.sched_yield()
+        raise AssertionError(f"no {last.__name__} was spooled")
+
+    return spooled
