@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,9 +31,10 @@ def answered(of: str):
     return lambda items: any(isinstance(item, Idle | Refused) and item.of == of for item in items)
 
 
-def workers_of(pid: int) -> list[str]:
-    """Pids of the processes below an engine."""
-    return subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()
+def workers_of(pid: int) -> list[int]:
+    """Pids of the processes that an engine started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def test_ssd_turns_reach_the_view_and_the_recording_alike_and_a_kill_ends_everything(start, drain, tmp_path):
@@ -57,7 +58,7 @@ def test_ssd_turns_reach_the_view_and_the_recording_alike_and_a_kill_ends_everyt
     client.send(ask(4000))
     size = path.stat().st_size
     items += drain(client, lambda new: path.stat().st_size > size)
-    workers = [os.pidfd_open(int(pid)) for pid in workers_of(client.pid)]
+    workers = [os.pidfd_open(pid) for pid in workers_of(client.pid)]
     assert workers
     os.kill(client.pid, signal.SIGKILL)
     items += drain(client)
@@ -71,8 +72,6 @@ def test_ssd_turns_reach_the_view_and_the_recording_alike_and_a_kill_ends_everyt
 
 
 def ended(pidfd: int, timeout_s: float = 20.0) -> bool:
-    import select
-
     try:
         return bool(select.select([pidfd], [], [], timeout_s)[0])
     finally:
