@@ -6,8 +6,8 @@ row; every other step is one rounding an element, so a row's bits do not depend 
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 
 def rmsnorm(x_RD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
@@ -15,4 +15,4 @@ def rmsnorm(x_RD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
 
     Shapes: x_RD [..., D] fp32 or bf16; weight_D [D]. Returns: fp32, same shape.
     """
-    return F.rms_norm(x_RD.float(), weight_D.shape, weight_D.float(), eps)
+    return torch.rms_norm(x_RD.float(), weight_D.shape, weight_D.float(), eps)

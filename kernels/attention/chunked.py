@@ -1,0 +1,79 @@
+"""Split-KV attention of up to 16 rows over one sequence, with the same bits for every row count (Triton).
+
+Legend: H query heads, HK KV heads, G = H / HK, D head size, QT columns of a query tile, RT = QT // G rows in it.
+Keys are the left operand: scores [CHUNK, QT], so a query is a column and columns never mix. Chunks lie at absolute multiples
+of CHUNK; a row's mask cuts at its own length, and a chunk it does not reach adds exactly zero. fp32 partials are merged in the
+order of chunks by the program that arrives last. How many chunks there are follows the cursor on the device.
+
+Source: Dao et al. 2023 (flash-decoding); the order of merging is what makes rows exact.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attend_kernel(
+    q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
+    k_head, k_slot, v_head, v_slot,
+    H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
+    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr,
+):  # fmt: skip
+    """out [16, H, D] bf16; row r stands at position cursor + r and sees slots 0 … cursor + r.
+
+    Scratch: part [HK, tiles, MAX_CHUNKS, D, QT], peak and mass [HK, tiles, MAX_CHUNKS, QT] fp32, counter [HK, tiles] int32.
+    """
+    G: tl.constexpr = H // HK
+    RT: tl.constexpr = QT // G
+    kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    cursor = tl.load(cursor_ptr)
+    length = cursor + n_rows
+    n_chunks = tl.cdiv(length, CHUNK)
+    if first >= n_chunks:
+        return
+    column = tl.arange(0, QT)
+    rd = tl.arange(0, D)
+    row = tile * RT + column // G
+    used = (column < RT * G) & (row < n_rows)
+    query_at = row * (H * D) + (kv * G + column % G) * D
+    q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
+    sees = cursor + row + 1
+    group = kv * tl.num_programs(1) + tile
+    for chunk in range(first, n_chunks, PROGRAMS):
+        slot = chunk * CHUNK + tl.arange(0, CHUNK)
+        held = (slot < length)[:, None]
+        at = slot[:, None].to(tl.int64)
+        k = tl.load(k_ptr + at * k_slot + kv * k_head + rd[None, :], mask=held, other=0.0)
+        v = tl.load(v_ptr + at * v_slot + kv * v_head + rd[None, :], mask=held, other=0.0)
+        score = tl.dot(k, q.T, input_precision="ieee") * sm_scale
+        score = tl.where(slot[:, None] < sees[None, :], score, float("-inf"))
+        peak = tl.max(score, axis=0)
+        weight = tl.exp(score - tl.where(peak == float("-inf"), 0.0, peak)[None, :])
+        mass = tl.sum(weight, axis=0)
+        mixed = tl.dot(v.T, weight.to(v.dtype), input_precision="ieee")
+        where = group * MAX_CHUNKS + chunk
+        tl.store(part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :], mixed)
+        tl.store(peak_ptr + where * QT + column, peak)
+        tl.store(mass_ptr + where * QT + column, mass)
+    tl.debug_barrier()
+    arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")
+    if arrived != tl.minimum(n_chunks, PROGRAMS) - 1:
+        return
+    tl.store(counter_ptr + group, 0)
+    peak = tl.full((QT,), float("-inf"), tl.float32)
+    mass = tl.zeros((QT,), tl.float32)
+    mixed = tl.zeros((D, QT), tl.float32)
+    for chunk in range(n_chunks):
+        where = group * MAX_CHUNKS + chunk
+        new = tl.load(peak_ptr + where * QT + column, cache_modifier=".cg")
+        top = tl.maximum(peak, new)
+        safe = tl.where(top == float("-inf"), 0.0, top)
+        old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
+        mass = mass * old_share + tl.load(mass_ptr + where * QT + column, cache_modifier=".cg") * new_share
+        part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
+        mixed = mixed * old_share[None, :] + tl.load(part, cache_modifier=".cg") * new_share[None, :]
+        peak = top
+    out = (mixed / mass[None, :]).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + query_at[None, :] + rd[:, None], out, mask=used[None, :])

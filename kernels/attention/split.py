@@ -1,0 +1,50 @@
+"""Launches split-KV attention with its scratch; see `chunked` for how rows stay exact."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specmon.kernels.attention.chunked import attend_kernel
+from specmon.kernels.stream.matmul import ROWS
+from specmon.kernels.stream.schedule import cdiv
+
+CHUNK = 256
+_QUERY_TILE = 64  # fills wgmma's N well and holds 9 rows of 7 heads a KV head
+_PROGRAMS_A_CHIP = 128
+
+
+class SplitAttention:
+    """Attention of up to 16 rows at a cursor on the device, over a cache of at most `n_slots`."""
+
+    def __init__(
+        self,
+        n_heads: int,
+        n_kv_heads: int,
+        head_dim: int,
+        n_slots: int,
+        device: torch.device,
+        *,
+        query_tile: int = _QUERY_TILE,
+    ) -> None:
+        self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
+        self.query_tile = query_tile
+        self.rows_a_tile = query_tile // (n_heads // n_kv_heads)
+        self.max_chunks = cdiv(n_slots, CHUNK)
+        self.programs = min(self.max_chunks, max(1, _PROGRAMS_A_CHIP // n_kv_heads))
+        groups = n_kv_heads * cdiv(ROWS, self.rows_a_tile)
+        columns = groups * self.max_chunks * query_tile
+        self._part = torch.empty(columns * head_dim, device=device)
+        self._peak = torch.empty(columns, device=device)
+        self._mass = torch.empty(columns, device=device)
+        self._counter = torch.zeros(groups, dtype=torch.int32, device=device)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, cursor: Tensor, out: Tensor, n_rows: int) -> None:
+        """Shapes: q, out [16, H, D]; k, v [S, HK, D], any strides but the last; cursor [1] int32."""
+        tiles = cdiv(n_rows, self.rows_a_tile)
+        attend_kernel[(self.n_kv_heads, tiles, self.programs)](
+            q, k, v, cursor, out, self._part, self._peak, self._mass, self._counter, n_rows, self.head_dim**-0.5,
+            k.stride(1), k.stride(0), v.stride(1), v.stride(0),
+            H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile,
+            CHUNK=CHUNK, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, num_warps=8,
+        )  # fmt: skip

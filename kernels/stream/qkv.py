@@ -1,0 +1,62 @@
+"""q, k, v of up to 16 rows in one matmul, finished in place: bias, head norms, RoPE, KV append.
+
+Legend: D head size, HQ query heads, HK KV heads, K inputs. One program owns one head (a tile of D weight rows) of one split
+of K; the last to arrive finishes the head. K and V caches have strides of their own.
+Shapes: w [(HQ + 2·HK)·D, K] bf16, rows in the order q, k, v; h [16, K] bf16; q_out [16, HQ, D] bf16; cos, sin [positions, D/2].
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from specmon.kernels.stream.matmul import arrive_last, row_scale, stream_tile, sum_partials
+
+
+@triton.jit
+def qkv_kernel(
+    w_ptr, h_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr, cursor_ptr,
+    q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
+    K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Row r is the token at position cursor + r; its K and V go to that slot."""
+    head, split = tl.program_id(0), tl.program_id(1)
+    KS: tl.constexpr = K // SPLIT
+    N: tl.constexpr = (HQ + 2 * HK) * D
+    HALF: tl.constexpr = D // 2
+    acc = stream_tile(w_ptr, h_ptr, head * D, split * KS, n_rows, N, K, KS, D, BK, STAGES)
+    if not arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D):
+        return
+    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
+    low = sum_partials(partial_ptr, head, 0, SPLIT, D, HALF) * scale
+    high = sum_partials(partial_ptr, head, HALF, SPLIT, D, HALF) * scale
+    rh = tl.arange(0, HALF)
+    rr = tl.arange(0, 16)
+    if HAS_BIAS:
+        low += tl.load(bias_ptr + head * D + rh).to(tl.float32)[:, None]
+        high += tl.load(bias_ptr + head * D + HALF + rh).to(tl.float32)[:, None]
+    if HAS_NORM and head < HQ + HK:
+        rms = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)[None, :]
+        norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
+        low *= rms * tl.load(norm_ptr + rh)[:, None]
+        high *= rms * tl.load(norm_ptr + HALF + rh)[:, None]
+    cursor = tl.load(cursor_ptr)
+    inside = (rr < n_rows)[None, :]
+    if head < HQ + HK:
+        angle = (cursor + rr)[None, :] * HALF + rh[:, None]
+        cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
+        sin = tl.load(sin_ptr + angle, mask=inside, other=0.0)
+        turned = low * cos - high * sin
+        high = high * cos + low * sin
+        low = turned
+    slots = (cursor + rr)[None, :].to(tl.int64)
+    if head < HQ:
+        out = q_ptr + rr[None, :] * (HQ * D) + head * D + rh[:, None]
+    elif head < HQ + HK:
+        out = k_ptr + slots * k_slot + (head - HQ) * k_head + rh[:, None]
+    else:
+        out = v_ptr + slots * v_slot + (head - HQ - HK) * v_head + rh[:, None]
+    tl.store(out, low.to(q_ptr.dtype.element_ty), mask=inside)
+    tl.store(out + HALF, high.to(q_ptr.dtype.element_ty), mask=inside)
