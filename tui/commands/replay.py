@@ -34,7 +34,7 @@ def replay(
         bool, typer.Option("--no-times", help="With --dump: leave out all times, to compare two recordings.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Track a growing file, or - for a pipe, until it is closed.")
+        bool, typer.Option("--follow", help="Print a growing file, or - for a pipe, until it is closed.")
     ] = False,
     recover: Annotated[
         bool, typer.Option("--recover", help="Keep what crashed runs left behind as recordings of yours.")

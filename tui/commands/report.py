@@ -70,7 +70,7 @@ def text_of(event: Event) -> str:
 def summary_lines(figures: Summary) -> list[str]:
     """A turn's summary in two lines for people; what does not apply is left out."""
     speed = [
-        f"{figures.n_tokens} tokens in {figures.rounds} rounds",
+        f"{figures.n_tokens} tokens in {figures.rounds} round{'' if figures.rounds == 1 else 's'}",
         _figure("τ {:.2f}", figures.tokens_per_round),
         _figure("α {:.3f}", figures.acceptance_rate),
         _figure("hit rate {:.2f}", figures.branch_hit_rate),
