@@ -15,7 +15,6 @@ from specmon.core.engine.messages import (
     Hello,
     Idle,
     LaneConfig,
-    Load,
     Notice,
     Ready,
     Recording,
@@ -294,8 +293,3 @@ def replay_app(two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path) -> C
 @pytest.fixture
 def recording_notice() -> Recording:
     return Recording(path="/r/x.session", seconds=4.1, bytes=300_000)
-
-
-@pytest.fixture
-def load_command() -> type[Load]:
-    return Load

@@ -181,16 +181,15 @@ async def test_every_key_is_harmless(replay_app: ReplayApp) -> None:
         assert pilot.app.is_running
 
 
-async def test_replay_needs_no_torch(replay_app: ReplayApp) -> None:
+async def test_compact_replay_gives_the_row_of_why_to_the_strip(replay_app: ReplayApp) -> None:
     async with replay_app().run_test(size=COMPACT) as pilot:
         screen = await paused_at(pilot, "2")
         assert set(screen.deck.places) >= {"status", "strip", "text", "hints"}
         assert "why" not in screen.deck.places
 
 
-def test_feed_reads_a_long_file_in_slices(tmp_path: Path, clock: FakeClock, replay_app: ReplayApp) -> None:
-    app = replay_app()
-    feed = app.feed
+def test_feed_reads_a_long_file_in_slices(replay_app: ReplayApp) -> None:
+    feed = replay_app().feed
     assert isinstance(feed, ReplayFeed)
 
     class SlowClock(FakeClock):
@@ -207,7 +206,7 @@ def test_feed_reads_a_long_file_in_slices(tmp_path: Path, clock: FakeClock, repl
     assert polls > 5
 
 
-def test_feed_starts_over_when_it_moves_back(replay_app: ReplayApp, clock: FakeClock) -> None:
+def test_feed_starts_over_when_it_moves_back(replay_app: ReplayApp) -> None:
     feed = replay_app().feed
     assert isinstance(feed, ReplayFeed)
     feed.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from specmon.core.engine.messages import Dropped, Hello, Progress, Ready, Recording
+from specmon.core.engine.messages import Hello, Progress, Ready, Recording
 from specmon.core.events import AnyEvent, Event, Header, Prefill, Round, Turn, TurnEnd
 from specmon.core.metrics.ledger import Ledger
 from specmon.tui.feeds.feed import Died, Feed, FeedItem, Rewound, Warned
@@ -14,7 +14,6 @@ class Pump:
     """One feed, the ledger computed from it, and what is known about the engine behind it.
 
     While `frozen`, events wait in order and the ledger stays as it is; notices are handled all the same.
-    `answer` is the newest turn's text so far, frozen or not.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -26,10 +25,14 @@ class Pump:
         self.recording: Recording | None = None
         self.died: Died | None = None
         self.warnings: list[str] = []
-        self.dropped = 0
-        self.answer = ""
+        self._texts: list[str] = []
         self._header: Header | None = None
         self._waiting: list[AnyEvent] = []
+
+    @property
+    def answer(self) -> str:
+        """The newest turn's text so far, frozen or not."""
+        return "".join(self._texts)
 
     def poll(self) -> list[FeedItem]:
         """Take in what came; returns everything that was no event, and every `Turn` and `TurnEnd`."""
@@ -45,14 +48,15 @@ class Pump:
         return told
 
     def _take(self, event: AnyEvent) -> None:
-        if isinstance(event, Header):
-            self._header = event
-        elif isinstance(event, Turn):
-            self.answer = ""
+        if isinstance(event, Round):
+            if not event.discarded:
+                self._texts += event.text
         elif isinstance(event, Prefill | TurnEnd):
-            self.answer += event.text
-        elif isinstance(event, Round) and not event.discarded:
-            self.answer += "".join(event.text)
+            self._texts.append(event.text)
+        elif isinstance(event, Turn):
+            self._texts.clear()
+        elif isinstance(event, Header):
+            self._header = event
         if self.frozen:
             self._waiting.append(event)
         else:
@@ -71,12 +75,15 @@ class Pump:
                 self.progress = None
             case Recording():
                 self.recording = item
-            case Dropped():
-                self.dropped += item.count
             case Died():
                 self.died = item
             case Warned():
                 self.warnings.append(item.text)
+
+    @property
+    def lost(self) -> int:
+        """Events nobody has any more; those a slow view missed were read back from the spool."""
+        return sum(gap.count for gap in self.ledger.gaps)
 
     def freeze(self) -> None:
         """Hold the ledger as it is; decoding and recording go on."""
@@ -102,7 +109,7 @@ class Pump:
         self.thaw()
         self.ledger = Ledger()
         self.hello = self.progress = self.recording = self.died = self._header = None
-        self.dropped, self.answer = 0, ""
+        self._texts.clear()
 
     def start_over(self) -> Ledger:
         """Begin an empty ledger that knows the same machine; returns the one before."""

@@ -142,7 +142,7 @@ class MonitorScreen(Cockpit):
             fates=self.fates,
             recording=None if self.phase == "dead" else pump.recording,
             behind_ns=round(seconds_behind * 1e9),
-            lost=pump.dropped,
+            lost=pump.lost,
         )
 
     def draw_lines(self, places: Places) -> None:

@@ -118,7 +118,7 @@ class RaceScreen(Stage):
             ascii=self.setup.ascii,
             recording=self.pump.recording,
             behind_ns=round(seconds * 1e9),
-            lost=self.pump.dropped,
+            lost=self.pump.lost,
             race=self.standings,
         )
 

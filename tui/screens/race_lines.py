@@ -39,6 +39,8 @@ def _recording(screen: RaceScreen) -> Line:
     recording = screen.pump.recording
     if recording is None or recording.path is None:
         return []
+    if _narrow(screen):
+        return [("● REC ", "rejected")]
     return [("● REC ", "rejected"), (f"{recording.seconds:,.1f} s {size(recording.bytes)} ", "muted")]
 
 
