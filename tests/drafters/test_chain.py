@@ -1,0 +1,278 @@
+"""A chain drafter's KV always stands for the confirmed text: what it proposes is what a fresh one would."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from torch import Tensor
+
+from specmon.core.drafters.base import Outcome, Prepared, Proposal
+from specmon.core.drafters.chain import ChainDrafter
+from specmon.core.drafters.desk import Desk
+
+Features = Callable[[Sequence[int], int, int], Tensor]
+Make = Callable[[], ChainDrafter]
+K = 3
+START = [9, 8, 7, 30, 31]
+
+
+class Follower:
+    """A drafter and the text it follows."""
+
+    def __init__(self, drafter: ChainDrafter, features_of: Features, text: list[int]) -> None:
+        self.drafter, self._features_of, self.text = drafter, features_of, list(text)
+        drafter.begin(self.text, self.features(0, len(text) - 1), 0)
+
+    def features(self, first: int, end: int) -> Tensor | None:
+        return self._features_of(self.text, first, end) if self.drafter.stepper.corrects else None
+
+    def outcome(self, accepted: Sequence[int], bonus: int) -> Outcome:
+        """The outcome, with the text grown by it."""
+        before = len(self.text)
+        self.text += [*accepted, bonus]
+        return Outcome(
+            accepted=tuple(accepted), bonus=bonus, features_AF=self.features(before - 1, len(self.text) - 1)
+        )
+
+    def prepare(self, fan_out: tuple[int, ...]) -> list[Prepared]:
+        return self.drafter.prepare(fan_out, K, lambda: 1, lambda: None)
+
+    def commit(self, accepted: Sequence[int], bonus: int) -> None:
+        self.drafter.commit(self.outcome(accepted, bonus))
+
+    def adopt(self, proposal: Proposal, branch: Prepared) -> None:
+        self.drafter.adopt(self.outcome(proposal.tokens[: branch.accepted_len], branch.bonus), branch)
+
+
+@pytest.fixture(params=["draft_model", "eagle3"])
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.getfixturevalue(f"new_{request.param}")
+    return made
+
+
+@pytest.fixture
+def follow(make: Make, features_of: Features) -> Callable[[list[int]], Follower]:
+    return lambda text: Follower(make(), features_of, text)
+
+
+Follow = Callable[[list[int]], Follower]
+
+
+def assert_like_fresh(follower: Follower, follow: Follow) -> None:
+    """Draft, and compare with a drafter that has only ever seen this text."""
+    found, fresh = follower.drafter.draft(K), follow(follower.text).drafter.draft(K)
+    assert found.tokens == fresh.tokens
+    assert found.probs == pytest.approx(fresh.probs, rel=1e-3)
+
+
+def spoil_stale_slots(follower: Follower) -> None:
+    """Overwrite what the drafter has no right to read: every slot past the confirmed text."""
+    kv, first = follower.drafter.stepper.kv, len(follower.text)
+    for layer in range(1 if follower.drafter.stepper.lag else 3):
+        kv.keys(layer)[first:] = 1e3
+        kv.values(layer)[first:] = -1e3
+
+
+@pytest.mark.parametrize("accepted_len", range(K + 1))
+def test_draft_after_any_acceptance_is_a_fresh_one(follow: Follow, accepted_len: int) -> None:
+    follower = follow(START)
+    for bonus in (40, 41, 42):
+        proposal = follower.drafter.draft(K)
+        follower.commit(proposal.tokens[:accepted_len], bonus)
+
+    spoil_stale_slots(follower)
+    assert_like_fresh(follower, follow)
+
+
+@pytest.mark.parametrize("accepted_len", range(K + 1))
+def test_miss_after_preparing_leaves_a_fresh_state(follow: Follow, accepted_len: int) -> None:
+    follower = follow(START)
+    proposal = follower.drafter.draft(K)
+    follower.prepare((2, 2, 2, 2))
+
+    follower.commit(proposal.tokens[:accepted_len], 50)
+
+    assert_like_fresh(follower, follow)
+
+
+@pytest.mark.parametrize("accepted_len", range(K + 1))
+def test_adopted_branch_is_what_a_fresh_drafter_proposes(
+    new_draft_model: Make, features_of: Features, accepted_len: int
+) -> None:
+    follower = Follower(new_draft_model(), features_of, START)
+    proposal = follower.drafter.draft(K)
+    for branch in follower.prepare((2, 2, 2, 2)):
+        if branch.accepted_len == accepted_len:
+            text = [*START, *proposal.tokens[:accepted_len], branch.bonus]
+
+            fresh = Follower(new_draft_model(), features_of, text).drafter.draft(K)
+
+            assert branch.proposal is not None
+            assert branch.proposal.tokens == fresh.tokens
+            assert branch.proposal.probs == pytest.approx(fresh.probs, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_walk_of_hits_and_misses_stays_fresh(follow: Follow, seed: int) -> None:
+    dice = random.Random(seed)
+    follower = follow(START)
+    proposal = follower.drafter.draft(K)
+    for _ in range(8):
+        branches = follower.prepare((*dice.choices((0, 1, 3), k=K), 1))
+        if dice.random() < 0.6:
+            chosen = dice.choice(branches)
+            follower.adopt(proposal, chosen)
+            assert chosen.proposal is not None
+            proposal = chosen.proposal
+        else:
+            follower.commit(proposal.tokens[: dice.randint(0, K)], dice.randint(60, 90))
+            proposal = follower.drafter.draft(K)
+
+    follower.prepare((0, 0, 0, 0))
+    follower.commit(proposal.tokens[:1], 33)
+    spoil_stale_slots(follower)
+    assert_like_fresh(follower, follow)
+
+
+def test_branches_are_the_best_guesses_that_were_not_proposed(follow: Follow) -> None:
+    follower = follow(START)
+    proposal = follower.drafter.draft(K)
+
+    branches = follower.prepare((2, 0, 3, 1))
+
+    assert [(b.accepted_len, b.rank) for b in branches] == [(0, 1), (0, 2), (2, 1), (2, 2), (2, 3), (3, 1)]
+    for branch in branches:
+        assert branch.accepted_len == K or branch.bonus != proposal.tokens[branch.accepted_len]
+        assert branch.proposal is not None
+        assert len(branch.proposal.tokens) == K
+    probabilities = [b.probability for b in branches if b.accepted_len == 2]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert all(0 < p < proposal.probs[2] for p in probabilities)
+
+
+def test_empty_draft_still_prepares(follow: Follow) -> None:
+    follower = follow(START)
+
+    proposal = follower.drafter.draft(0)
+    branches = follower.prepare((2,))
+
+    assert proposal.tokens == ()
+    follower.adopt(proposal, branches[0])
+    follower.prepare((0, 0, 0, 1))
+    follower.commit((), 12)
+    assert_like_fresh(follower, follow)
+
+
+@pytest.mark.parametrize("keep", range(1, 9))
+def test_next_turn_keeps_what_is_common(follow: Follow, features_of: Features, keep: int) -> None:
+    follower = follow(START)
+    for bonus in (40, 41):
+        follower.commit(follower.drafter.draft(K).tokens[:1], bonus)
+    first = max(0, keep - 1)
+    follower.text = [*follower.text[:keep], 70, 71, 72]
+
+    follower.drafter.begin(follower.text, follower.features(first, len(follower.text) - 1), first)
+
+    assert_like_fresh(follower, follow)
+
+
+def test_turn_may_end_with_features_not_yet_taken_in(new_eagle3: Make, features_of: Features) -> None:
+    follower = Follower(new_eagle3(), features_of, START)
+    follower.commit(follower.drafter.draft(K).tokens, 40)  # three accepted, their features unfed
+    held = len(follower.text) - 1
+    follower.text += [70, 71]
+
+    follower.drafter.begin(follower.text, follower.features(held - 1, len(follower.text) - 1), held - 1)
+
+    assert_like_fresh(follower, lambda text: Follower(new_eagle3(), features_of, text))
+
+
+def test_missing_features_are_refused(new_eagle3: Make, features_of: Features) -> None:
+    drafter = new_eagle3()
+
+    with pytest.raises(ValueError, match="features start at 2"):
+        drafter.begin(START, features_of(START, 2, 4), 2)
+
+
+# --- the outcome comes while branches are made -----------------------------------------------------------------
+
+
+def arrives_at(call: int, outcome: Outcome) -> Callable[[], Outcome | None]:
+    """An `arrived` that knows the outcome from its n-th call on."""
+    calls = iter(range(1, 1000))
+    return lambda: outcome if next(calls) >= call else None
+
+
+def desk_round(follower: Follower, call: int, accepted_len: int, pick: int | None) -> tuple[Desk, Outcome]:
+    """Draft, then prepare two branches an accepted_len with the outcome arriving at the n-th look.
+
+    `pick`: the bonus is that branch's; None: one no branch has.
+    """
+    desk = Desk(follower.drafter, lambda: 1)
+    proposal = desk.draft(K).proposal
+    twin = follower.drafter.prepare((2, 2, 2, 2), K, lambda: 1, lambda: None)
+    bonuses = [b.bonus for b in twin if b.accepted_len == accepted_len]
+    bonus = next(t for t in range(90, 99) if t not in bonuses) if pick is None else bonuses[pick]
+    outcome = follower.outcome(proposal.tokens[:accepted_len], bonus)
+    desk.prepare((2, 2, 2, 2), K, arrives_at(call, outcome))
+    return desk, outcome
+
+
+def test_outcome_before_branches_are_chosen_is_late(follow: Follow) -> None:
+    follower = follow(START)
+    desk, outcome = desk_round(follower, call=1, accepted_len=1, pick=0)
+
+    verdict = desk.settle(outcome)
+
+    assert verdict is not None
+    assert (verdict.branches, verdict.hit, verdict.miss) == ((), None, "late")
+    assert_like_fresh(follower, follow)
+
+
+@pytest.mark.parametrize("call", range(2, 2 + K))
+@pytest.mark.parametrize("accepted_len", range(K + 1))
+def test_outcome_while_branches_are_drafted_finishes_its_own(
+    follow: Follow, call: int, accepted_len: int
+) -> None:
+    follower = follow(START)
+    desk, outcome = desk_round(follower, call=call, accepted_len=accepted_len, pick=1)
+
+    verdict = desk.settle(outcome)
+
+    assert verdict is not None
+    assert verdict.hit is not None
+    assert verdict.branches[verdict.hit].key == outcome.key
+    assert [b.key for b in verdict.branches if b.proposal is not None] == [outcome.key]
+    assert len(verdict.branches) == 8  # the others are kept, unfinished
+    follower.prepare((0, 0, 0, 0))
+    follower.commit((), 20)
+    assert_like_fresh(follower, follow)
+
+
+def test_outcome_without_a_branch_stops_the_drafting(follow: Follow) -> None:
+    follower = follow(START)
+    desk, outcome = desk_round(follower, call=3, accepted_len=2, pick=None)
+
+    verdict = desk.settle(outcome)
+
+    assert verdict is not None
+    assert (verdict.hit, verdict.miss) == (None, "rank")
+    assert all(b.proposal is None and b.ready_at is None for b in verdict.branches)
+    assert_like_fresh(follower, follow)
+
+
+def test_work_counts_forwards_and_bytes(new_draft_model: Make) -> None:
+    drafter = new_draft_model()
+    drafter.begin(START, None, 0)
+    drafter.take_work()
+
+    drafter.draft(K)
+
+    work, info = drafter.take_work(), drafter.info
+    assert work.forwards == K
+    assert work.weight_bytes == K * info.weight_bytes
+    positions = sum(len(START) + i for i in range(K))
+    assert work.kv_bytes == positions * info.kv_bytes_per_token
+    assert drafter.take_work().forwards == 0

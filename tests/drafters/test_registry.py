@@ -1,0 +1,81 @@
+"""Drafters by name, and names that cannot work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tiny_models import TinyModels
+
+from specmon.core.drafters.base import Drafter
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
+from specmon.core.errors import SpecmonError, UsageError
+
+
+def build(tiny: TinyModels, name: str | Path) -> Drafter:
+    return build_drafter(
+        DrafterSpec(
+            name=str(name),
+            target=str(tiny.target()),
+            recipe="fp32",
+            device="cpu:0",
+            draft_len=4,
+            n_branches=5,
+            context_length=64,
+            cache_dir=tiny.root,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("draft", "target", "expected"),
+    [
+        ("auto", "smollm2", "smollm2-draft-16m"),
+        ("auto", "/some/folder", "ngram"),
+        ("eagle3", "smollm2", "smollm2-eagle3"),
+        ("scripted:0.5", "smollm2", "scripted:0.5"),
+    ],
+)
+def test_names_resolve_for_their_target(draft: str, target: str, expected: str) -> None:
+    assert resolve_name(draft, target) == expected
+
+
+def test_no_head_ships_for_other_targets() -> None:
+    with pytest.raises(UsageError, match=r"^No EAGLE-3 head ships for /some/folder\."):
+        resolve_name("eagle3", "/some/folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "label"),
+    [("ngram", "ngram", "n-gram"), ("scripted:0.78", "scripted", "scripted α=0.78")],
+)
+def test_model_free_drafters_say_what_they_are(tiny: TinyModels, name: str, kind: str, label: str) -> None:
+    info = build(tiny, name).info
+
+    assert (info.kind, info.label, info.weight_bytes) == (kind, label, 0)
+
+
+def test_model_drafters_count_their_bytes(tiny: TinyModels) -> None:
+    draft, head = build(tiny, tiny.draft()).info, build(tiny, tiny.eagle3()).info
+
+    assert (draft.kind, draft.tap_layers) == ("draft_model", ())
+    assert (head.kind, head.tap_layers) == ("eagle3", (0, 1, 2))
+    assert min(draft.weight_bytes, draft.kv_bytes_per_token, head.weight_bytes, head.kv_bytes_per_token) > 0
+
+
+@pytest.mark.parametrize("accuracy", ["", "x", "1.5", "-0.1", "nan"])
+def test_scripted_needs_an_accuracy(tiny: TinyModels, accuracy: str) -> None:
+    with pytest.raises(UsageError, match="gives no accuracy"):
+        build(tiny, f"scripted:{accuracy}")
+
+
+def test_draft_of_another_vocabulary_is_refused(tiny: TinyModels) -> None:
+    other = tiny.variant(tiny.draft(), "wordy", vocab_size=999)
+
+    with pytest.raises(SpecmonError, match=rf"has 999 tokens, the target .* {tiny.vocab_size}\."):
+        build(tiny, other)
+
+
+def test_draft_that_is_nowhere_is_refused(tiny: TinyModels, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="There is no model"):
+        build(tiny, tmp_path / "nothing")

@@ -1,0 +1,185 @@
+"""The draft worker's loop over a real pipe, in this process; and what its user sees when it is gone."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specmon.core.drafters.base import Drafted, Verdict
+from specmon.core.drafters.desk import Desk
+from specmon.core.drafters.link import WorkerLink, receive
+from specmon.core.drafters.ngram import NgramDrafter
+from specmon.core.drafters.registry import DrafterSpec, build_drafter
+from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
+from specmon.core.drafters.worker import Worker
+from specmon.core.errors import SpecmonError, UsageError
+
+Pipe = tuple[Connection, Connection]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    ours, theirs = multiprocessing.Pipe()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def serve(pipe: Pipe, drafter: Any, *messages: tuple[Any, ...]) -> list[Any]:
+    """Send everything at once, let the worker serve it, and return its answers."""
+    ours, theirs = pipe
+    for message in messages:
+        ours.send(message)
+    worker = Worker(theirs, Desk(drafter, lambda: 0), 0)
+    while theirs.poll(0):
+        kind, *body = theirs.recv()
+        worker._handle(kind, body)
+    answers = []
+    while ours.poll(0):
+        answers.append(ours.recv())
+    return answers
+
+
+REPEATS = [1, 2, 3, 1, 2, 4, 1, 2]
+BEGIN = ("begin", REPEATS, None, 0)
+
+
+def test_worker_drafts_and_settles_a_hit(pipe: Pipe) -> None:
+    drafted, verdict, after = serve(
+        pipe,
+        NgramDrafter(),
+        BEGIN,
+        ("draft", 2),
+        ("prepare", (1, 0, 0), 2),
+        ("outcome", (), 3, None),
+        ("draft", 2),
+    )
+
+    assert isinstance(drafted, Drafted)
+    assert drafted.proposal.tokens == (4, 1)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.hit, verdict.miss, verdict.branches[0].key) == (0, None, (0, 3))
+    assert after.proposal.tokens == (1, 2)
+
+
+def test_outcome_without_branches_asked_for_gets_no_answer(pipe: Pipe) -> None:
+    answers = serve(pipe, NgramDrafter(), BEGIN, ("draft", 2), ("outcome", (4,), 1, None), ("draft", 1))
+
+    assert [type(answer) for answer in answers] == [Drafted, Drafted]
+
+
+class Looking(NgramDrafter):
+    """Looks for the outcome before it prepares anything, as a model drafter does."""
+
+    def prepare(self, fan_out: Any, draft_len: int, clock: Any, arrived: Callable[[], Any]) -> Any:
+        self.seen = arrived()
+        return [] if self.seen is not None else super().prepare(fan_out, draft_len, clock, arrived)
+
+
+def test_early_outcome_is_seen_while_preparing_and_late(pipe: Pipe) -> None:
+    drafter = Looking()
+
+    _, verdict = serve(
+        pipe, drafter, BEGIN, ("draft", 2), ("prepare", (1, 1, 1), 2), ("outcome", (4,), 9, None)
+    )
+
+    assert drafter.seen.key == (1, 9)
+    assert (verdict.hit, verdict.miss) == (None, "late")
+    assert drafter.draft(1).tokens == ()  # 4 and 9 are in the text: 9 is new
+
+
+def test_features_travel_as_floats(pipe: Pipe) -> None:
+    class Keeps(NgramDrafter):
+        def begin(self, tokens: list[int], features_NF: torch.Tensor | None, first: int) -> None:
+            self.features = features_NF
+
+    drafter = Keeps()
+    sent = torch.randn(3, 4).bfloat16()
+
+    serve(pipe, drafter, ("begin", REPEATS, sent.float().numpy(), 0))
+
+    assert drafter.features is not None
+    assert torch.equal(drafter.features, sent.float())
+
+
+def test_unknown_message_is_a_bad_call(pipe: Pipe) -> None:
+    with pytest.raises(ValueError, match="unknown message 'dance'"):
+        serve(pipe, NgramDrafter(), ("dance",))
+
+
+# --- the user's side --------------------------------------------------------------------------------------------
+
+
+def gone() -> SpecmonError:
+    return SpecmonError("The draft worker died.")
+
+
+def test_closed_pipe_is_a_death(pipe: Pipe) -> None:
+    ours, theirs = pipe
+    theirs.close()
+
+    with pytest.raises(SpecmonError, match="died"):
+        receive(ours, 5.0, lambda: True, gone)
+
+
+def test_dead_worker_is_noticed_without_waiting_for_the_limit(pipe: Pipe) -> None:
+    with pytest.raises(SpecmonError, match="died"):
+        receive(pipe[0], 3600.0, lambda: False, gone)
+
+
+def test_last_answer_of_a_dead_worker_is_still_read(pipe: Pipe) -> None:
+    pipe[1].send("done")
+
+    assert receive(pipe[0], 5.0, lambda: False, gone) == "done"
+
+
+def test_silent_worker_is_given_up(pipe: Pipe) -> None:
+    with pytest.raises(SpecmonError, match="gave no answer for 0 s"):
+        receive(pipe[0], 0.0, lambda: True, gone)
+
+
+@pytest.mark.parametrize("error", [SpecmonError("No.", "Do this."), UsageError("No.", "Do this.")])
+def test_refusal_crosses_the_pipe_whole(pipe: Pipe, error: SpecmonError) -> None:
+    pipe[1].send(error)
+
+    with pytest.raises(type(error)) as caught:
+        receive(pipe[0], 5.0, lambda: True, gone)
+
+    assert (caught.value.message, caught.value.hint) == ("No.", "Do this.")
+    assert caught.value.exit_code == error.exit_code
+
+
+def test_worker_that_cannot_build_says_why(tmp_path: Path) -> None:
+    spec = DrafterSpec(
+        name=str(tmp_path),
+        target=str(tmp_path),
+        recipe="fp32",
+        device="cpu:1",
+        draft_len=4,
+        n_branches=1,
+        context_length=64,
+        cache_dir=tmp_path,
+    )
+
+    with pytest.raises(SpecmonError, match=r"has no config\.json"):
+        WorkerLink(build_drafter, (spec,), device="cpu:1", core=None, clock=lambda: 0)
+
+
+def test_scripted_drafter_takes_its_script_through_the_pipe(pipe: Pipe) -> None:
+    drafter = partial(ScriptedDrafter, label="scripted")(PatternPlan([Step(2, True)]), 300)
+
+    (drafted,) = serve(pipe, drafter, ("begin", [1, 2], None, 0), ("script", [1, 2, 3, 4, 5]), ("draft", 2))
+
+    assert drafted.proposal.tokens == (3, 4)
+
+
+def test_only_a_scripted_drafter_takes_a_script(pipe: Pipe) -> None:
+    with pytest.raises(ValueError, match="only a scripted drafter"):
+        serve(pipe, NgramDrafter(), BEGIN, ("script", [1]))
