@@ -9,9 +9,11 @@ import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
 
+from specmon.core.engine.messages import Progress
 from specmon.core.errors import SpecmonError
 from specmon.core.events import AnyEvent, Header, TurnEnd
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.session.writer import SessionWriter
 from specmon.tui.app import SpecmonApp
 from specmon.tui.feeds.feed import Rewound, Warned
 from specmon.tui.feeds.replay import ReplayFeed
@@ -255,3 +257,40 @@ def test_keys_typed_before_the_file_is_open_are_harmless(replay_app: ReplayApp) 
     assert isinstance(feed, ReplayFeed)
     assert feed.poll() == []
     assert not feed.loaded
+
+
+def test_followed_file_shows_its_newest_round(
+    two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path
+) -> None:
+    path = tmp_path / "growing.session"
+    writer = SessionWriter(path)
+    for event in two_turns[:8]:
+        writer.write(event)
+    writer.flush()
+    feed = ReplayFeed(path, follow=True, clock=clock)
+    feed.start()
+    feed.poll()
+    assert feed.playback.visible == 8
+    for event in two_turns[8:10]:
+        writer.write(event)
+    writer.flush()
+    feed.poll()
+    assert feed.playback.visible == 10
+    feed.playback.step(-1)
+    feed.poll()
+    assert feed.playback.visible == 9
+    writer.close()
+
+
+def test_reading_says_how_far_it_is(replay_app: ReplayApp) -> None:
+    whole = replay_app().feed
+    assert isinstance(whole, ReplayFeed)
+
+    class SlowClock(FakeClock):
+        def __call__(self) -> float:
+            self.now += 1.0
+            return self.now
+
+    feed = ReplayFeed(whole.path, clock=SlowClock())
+    feed.start()
+    assert Progress(what="reading two.session: 1 events") in feed.poll()

@@ -132,7 +132,7 @@ class Playback:
     # --- moving ---------------------------------------------------------------------------------------------
 
     def go(self, stop: int) -> None:
-        """Stand at `stop`, clamped to the file."""
+        """Stand at `stop`, clamped to the file; nowhere in a file without stops."""
         self.at = min(max(stop, 0), len(self.stops) - 1)
         self._credit = 0.0
 
