@@ -41,7 +41,7 @@ def attend_kernel(
     q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
     sees = cursor + row + 1
     group = kv * tl.num_programs(1) + tile
-    for chunk in range(first, n_chunks, PROGRAMS):
+    for chunk in tl.range(first, n_chunks, PROGRAMS, num_stages=1):
         slot = chunk * CHUNK + tl.arange(0, CHUNK)
         held = (slot < length)[:, None]
         at = slot[:, None].to(tl.int64)
@@ -65,7 +65,7 @@ def attend_kernel(
     peak = tl.full((QT,), float("-inf"), tl.float32)
     mass = tl.zeros((QT,), tl.float32)
     mixed = tl.zeros((D, QT), tl.float32)
-    for chunk in range(n_chunks):
+    for chunk in tl.range(n_chunks, num_stages=1):
         where = group * MAX_CHUNKS + chunk
         new = tl.load(peak_ptr + where * QT + column, cache_modifier=".cg")
         top = tl.maximum(peak, new)
