@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gguf import GGMLQuantizationType, GGUFWriter, TokenType
+from gguf.quants import quantize
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
@@ -67,6 +69,23 @@ _ROPES: dict[str, dict[str, Any]] = {
     },
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
 }
+_GGUF_NAMES = (
+    ("model.embed_tokens", "token_embd"),
+    ("model.layers", "blk"),
+    ("model.norm", "output_norm"),
+    ("lm_head", "output"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("input_layernorm", "attn_norm"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+)
 
 
 class TinyModels:
@@ -119,6 +138,13 @@ class TinyModels:
 
         return self._once(f"{folder.name}-words", build)
 
+    def gguf(self, family: str = "llama", kind: str = "F32", pre: str = "gpt-2") -> Path:
+        """The target as llama.cpp stores it: `kind` is a GGML type for the matrices of its layers."""
+        folder = self._once(
+            f"gguf-{family}-{kind}-{pre}", lambda folder: self._save_gguf(folder, family, kind, pre)
+        )
+        return folder / "model.gguf"
+
     def _once(self, name: str, build: Callable[[Path], None]) -> Path:
         folder = self.root / name
         if not folder.exists():
@@ -138,6 +164,9 @@ class TinyModels:
                 weight.data += 0.2 * torch.randn_like(weight)
         model.save_pretrained(folder)
         self._save_tokenizer(folder)
+
+    def _save_gguf(self, folder: Path, family: str, kind: str, pre: str) -> None:
+        write_gguf(folder / "model.gguf", self.target(family), self.tokenizer, kind=kind, pre=pre)
 
     def _save_tokenizer(self, folder: Path) -> None:
         self.tokenizer.save(str(folder / "tokenizer.json"))
@@ -166,6 +195,59 @@ class TinyModels:
         weights["d2t"] = to_target - torch.arange(len(to_target))
         save_file(weights, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(raw))
+
+
+def write_gguf(path: Path, source: Path, tokenizer: Tokenizer, *, kind: str, pre: str) -> None:
+    """Store the Hugging Face folder `source` as llama.cpp's converter does."""
+    config = json.loads((source / "config.json").read_text())
+    arch = config["model_type"]
+    writer = GGUFWriter(path, arch)
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    if arch == "qwen3":
+        writer.add_key_length(config["head_dim"])
+    _add_tokenizer(writer, tokenizer, pre)
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    for name, tensor in load_file(source / "model.safetensors").items():
+        own, data = _gguf_name(name), tensor.float()
+        for projection, n_heads in heads.items():
+            if arch == "llama" and f".{projection}." in name:  # rows interleaved for llama.cpp's RoPE
+                data = (
+                    data.view(n_heads, 2, data.shape[0] // n_heads // 2, -1)
+                    .transpose(1, 2)
+                    .reshape(data.shape)
+                )
+        in_blocks = kind != "F32" and data.dim() == 2 and own.startswith("blk.")
+        as_type = GGMLQuantizationType[kind if in_blocks else "F32"]
+        writer.add_tensor(own, quantize(data.numpy(), as_type), raw_dtype=as_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer, pre: str) -> None:
+    raw = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(raw["vocab"], key=raw["vocab"].__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_merges([" ".join(merge) for merge in raw["merges"]])
+    writer.add_token_types([TokenType.CONTROL if token in SPECIAL else TokenType.NORMAL for token in tokens])
+    writer.add_eos_token_id(0)
+    writer.add_chat_template(TEMPLATE)
+
+
+def _gguf_name(name: str) -> str:
+    for theirs, own in _GGUF_NAMES:
+        name = name.replace(theirs, own)
+    return name
 
 
 def random_eagle3(config: dict[str, Any], *, n_taps: int, vocab_size: int) -> dict[str, Tensor]:
@@ -212,4 +294,22 @@ def hf_model(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedMode
     from transformers import AutoModelForCausalLM
 
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    return model.eval()
+
+
+def hf_gguf_model(path: Path) -> PreTrainedModel:
+    """A GGUF as transformers reads it by itself, in fp32."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    raw = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
+    config = AutoConfig.for_model(**{k: v for k, v in raw.items() if not k.startswith("_")})
+    with no_init_weights():
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    assert set(missing) <= {"lm_head.weight"}  # tied
+    assert not unexpected
+    model.tie_weights()
     return model.eval()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import torch
 
@@ -47,12 +48,18 @@ class DecodeLane:
         self.config, self._clock = config, clock
         devices = tuple(config.devices.split(","))
         self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
-        self._loaded = pool.target(config.target, config.recipe, self._devices[0], progress)
-        self._target = Target(self._loaded, self._devices[0])
-        self._link = link if config.decoder != "ar" else None
+        self._link = link
         if config.decoder != "ar" and link is None:
-            progress(f"loading draft {config.draft}", None)
-            self._link = self._open_link(pool, clock, cores or {})
+            self._link = self._open_link(pool.cache_dir, clock, cores or {})
+        try:
+            self._loaded = pool.target(config.target, config.recipe, self._devices[0], progress)
+            self._target = Target(self._loaded, self._devices[0])
+            if self._link is not None:
+                progress(f"loading draft {config.draft}", None)
+                assert self._link.info
+        except BaseException:
+            self.close()
+            raise
         self._current: Run | None = None
         self.hashes = {"target": self._loaded.source.fingerprint()}
 
@@ -126,6 +133,8 @@ class DecodeLane:
         self, request: Request, lane: int, turn: int, cancelled: Callable[[], bool]
     ) -> Iterator[Event]:
         tokens = self._encode(request)
+        if self._link is not None and self._link.revive():
+            self._target.forget()
         start = self._target.reusable(tokens)
         yield self._turn_event(request, tokens, start, lane, turn)
         chooser = Chooser(request.sampling, request.seed)
@@ -276,7 +285,8 @@ class DecodeLane:
         widths = self.config.fan_out
         return widths * (self.config.draft_len + 1) if len(widths) == 1 else widths
 
-    def _open_link(self, pool: ModelPool, clock: Callable[[], int], cores: Mapping[str, int]) -> DraftLink:
+    def _open_link(self, cache_dir: Path, clock: Callable[[], int], cores: Mapping[str, int]) -> DraftLink:
+        """A worker starts loading at once, beside the target."""
         device = self._devices[-1]
         spec = DrafterSpec(
             name=resolve_name(self.config.draft, self.config.target),
@@ -285,8 +295,7 @@ class DecodeLane:
             device=device,
             draft_len=self.config.draft_len,
             n_branches=sum(self._fan_out()) if self.config.decoder == "ssd" else 0,
-            context_length=self._loaded.context_length,
-            cache_dir=pool.cache_dir,
+            cache_dir=cache_dir,
         )
         if len(self._devices) == 1:
             with torch.inference_mode():

@@ -71,6 +71,10 @@ class Target:
             same += 1
         return max(0, same - 1)
 
+    def forget(self) -> None:
+        """Keep nothing: the next turn starts from an empty cache."""
+        self._rewind(0)
+
     def prefill(
         self, tokens: Sequence[int], start: int, chooser: Chooser, taps: Sequence[int]
     ) -> Iterator[PrefilledChunk]:

@@ -27,8 +27,16 @@ _ANSWER_LIMIT_S = 120.0
 class DraftLink(Protocol):
     """The round loop's side of a drafter. `apart`: it runs on a device of its own, at the same time as the target."""
 
-    info: DrafterInfo
     apart: bool
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Waits for the drafter to be loaded. Raises: SpecmonError where it could not be."""
+        ...
+
+    def revive(self) -> bool:
+        """Before a turn: start the drafter again if it died. True: its context is empty now."""
+        ...
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None: ...
 
@@ -64,6 +72,9 @@ class InlineLink:
         self.info = drafter.info
         self._desk = Desk(drafter, clock)
         self._verdict: Verdict | None = None
+
+    def revive(self) -> bool:
+        return False
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
         self._verdict = None
@@ -109,20 +120,34 @@ class WorkerLink:
         core: int | None,
         clock: Clock,
     ) -> None:
+        self._device = device
+        self._work = (build, arguments, device, core, time.monotonic_ns() - clock())
+        self._start()
+
+    def _start(self) -> None:
         from specmon.core.drafters.worker import run_worker
 
-        clock_zero = time.monotonic_ns() - clock()
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
-            target=run_worker,
-            args=(theirs, build, arguments, device, core, clock_zero),
-            name=f"specmon draft {device}",
-            daemon=True,
+            target=run_worker, args=(theirs, *self._work), name=f"specmon draft {self._device}", daemon=True
         )
         self._process.start()
         theirs.close()
-        self.info: DrafterInfo = self._receive(_LOAD_LIMIT_S)
+        self._info: DrafterInfo | None = None
+
+    @property
+    def info(self) -> DrafterInfo:
+        if self._info is None:
+            self._info = self._receive(_LOAD_LIMIT_S)
+        return self._info
+
+    def revive(self) -> bool:
+        if self._process.is_alive():
+            return False
+        self.close()
+        self._start()
+        return self.info is not None
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
         self._send("begin", tokens, _on_host(features_NF), first)
@@ -167,7 +192,7 @@ class WorkerLink:
         code = self._process.exitcode
         return SpecmonError(
             f"The draft worker died (exit code {code}).",
-            "Its last words are in the engine's log; decode again.",
+            "Its last words are in the engine's log; the next turn starts another.",
         )
 
 

@@ -29,7 +29,7 @@ SHIPPED_EAGLE3 = "smollm2-eagle3"
 class DrafterSpec:
     """All a worker process needs to build a drafter: plain, picklable.
 
-    `n_branches` and `draft_len` size the scratch slots; `context_length` the main line.
+    `n_branches` and `draft_len` size the scratch slots.
     """
 
     name: str
@@ -38,13 +38,13 @@ class DrafterSpec:
     device: str
     draft_len: int
     n_branches: int
-    context_length: int
     cache_dir: Path
     seed: int = 0
 
     @property
-    def n_slots(self) -> int:
-        return self.context_length + self.draft_len * (self.n_branches + 2) + 2
+    def n_scratch(self) -> int:
+        """Slots past the context: the last draft and its branches."""
+        return self.draft_len * (self.n_branches + 2) + 2
 
 
 def resolve_name(draft: str, target: str) -> str:
@@ -99,6 +99,7 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
     recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file), spec.device)
     own, wanted = source.file.config, target.file.config
     device = torch.device("cpu" if spec.device.startswith("cpu") else spec.device)
+    n_slots = wanted.served_context + spec.n_scratch
     if own.vocab_size != wanted.vocab_size:
         raise SpecmonError(
             f"The draft {source.label} has {own.vocab_size} tokens, the target {target.label} {wanted.vocab_size}.",
@@ -110,7 +111,7 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
             n_layers=n_layers,
             n_kv_heads=own.n_kv_heads,
             head_dim=own.head_dim,
-            n_slots=spec.n_slots,
+            n_slots=n_slots,
             dtype=recipe.kv,
             device=str(device),
         )
@@ -120,10 +121,10 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
         embedding = Builder(target.file, recipe, spec.device).dense(
             name, (wanted.vocab_size, wanted.hidden_size)
         )
-        head = load_eagle3(source.file, wanted, embedding, recipe, spec.device, max_positions=spec.n_slots)
+        head = load_eagle3(source.file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
         return ChainDrafter(Eagle3Stepper(head, cache(1), source.label))
     model = build_transformer(
-        source.file, recipe, spec.device, max_positions=spec.n_slots, progress=lambda what, part: None
+        source.file, recipe, spec.device, max_positions=n_slots, progress=lambda what, part: None
     )
     return ChainDrafter(DraftModelStepper(model, cache(own.n_layers), source.label))
 

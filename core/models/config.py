@@ -8,6 +8,7 @@ from typing import Any
 from specmon.core.errors import SpecmonError
 
 FAMILIES = ("llama", "qwen2", "qwen3")
+LONGEST_CONTEXT = 32_768
 _ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "LlamaForCausalLMEagle3": "llama",
@@ -49,6 +50,11 @@ class ModelConfig:
     bos_id: int | None = None
 
     @property
+    def served_context(self) -> int:
+        """Positions a lane reserves KV slots for: the model's context, up to LONGEST_CONTEXT."""
+        return min(self.context_length, LONGEST_CONTEXT)
+
+    @property
     def kv_heads_dim(self) -> int:
         return self.n_kv_heads * self.head_dim
 
@@ -76,7 +82,7 @@ def config_from_hf(raw: dict[str, Any], where: str) -> ModelConfig:
             n_layers=int(raw["num_hidden_layers"]),
             n_heads=n_heads,
             n_kv_heads=int(raw.get("num_key_value_heads") or n_heads),
-            head_dim=int(raw.get("head_dim") or hidden // n_heads),
+            head_dim=int(raw.get("head_dim") or hidden // max(1, n_heads)),
             norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
             rope=_rope_from_hf(raw, where),
             context_length=int(raw.get("max_position_embeddings", 4096)),
@@ -161,7 +167,7 @@ def config_from_gguf(fields: dict[str, Any], where: str) -> ModelConfig:
         return value
 
     n_heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
-    head_dim = int(fields.get(f"{arch}.attention.key_length") or hidden // n_heads)
+    head_dim = int(fields.get(f"{arch}.attention.key_length") or hidden // max(1, n_heads))
     config = ModelConfig(
         family=str(arch),
         vocab_size=len(fields.get("tokenizer.ggml.tokens") or ()) or int(get("vocab_size")),

@@ -40,7 +40,7 @@ class HfFolder:
                 raise SpecmonError(
                     f"{path} is not a whole safetensors file ({bad}).", "Download it again."
                 ) from bad
-            owner.update({name: handle for name in handle.keys()})  # type: ignore[no-untyped-call]  # noqa: SIM118
+            owner.update(dict.fromkeys(handle.keys(), handle))  # type: ignore[no-untyped-call]
         return owner
 
     def names(self) -> frozenset[str]:

@@ -15,9 +15,6 @@ from specmon.core.models.transformer import Transformer
 
 Progress = Callable[[str, float | None], None]
 
-#: Longest context a lane reserves KV slots for, whatever the model could do.
-LONGEST_CONTEXT = 32_768
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
@@ -49,7 +46,7 @@ class ModelPool:
             self._sources[name] = opened, opened.tokenizer()
         source, tokenizer = self._sources[name]
         chosen = resolve_recipe(recipe, device, source.file)
-        context = min(source.file.config.context_length, LONGEST_CONTEXT)
+        context = source.file.config.served_context
         key = (name, chosen.name, "cpu" if device.startswith("cpu") else device)
         if key not in self._models:
             self._models[key] = build_transformer(

@@ -100,7 +100,7 @@ def _render(template: str, messages: Sequence[tuple[str, str]], special: dict[st
     turns = [{"role": role, "content": content} for role, content in messages]
     try:
         return environment.from_string(template).render(messages=turns, add_generation_prompt=True, **special)
-    except TemplateError as bad:
+    except Exception as bad:  # a template is the model's own program: it can fail in any way
         raise SpecmonError(f"The model's chat template refuses this conversation: {bad}.") from bad
 
 

@@ -1,9 +1,10 @@
 """Split-KV attention of up to 16 rows over one sequence, with the same bits for every row count (Triton).
 
 Legend: H query heads, HK KV heads, G = H / HK, D head size, QT columns of a query tile, RT = QT // G rows in it.
-Keys are the left operand: scores [CHUNK, QT], so a query is a column and columns never mix. Chunks lie at absolute multiples
-of CHUNK; a row's mask cuts at its own length, and a chunk it does not reach adds exactly zero. fp32 partials are merged in the
-order of chunks by the program that arrives last. How many chunks there are follows the cursor on the device.
+Keys are the left operand: scores [CHUNK, QT], so a query is a column and columns never mix. Chunks lie at absolute
+multiples of CHUNK; a row's mask cuts at its own length, and a chunk it does not reach adds exactly zero. fp32 partials
+are merged in the order of chunks by the program that arrives last. How many chunks there are follows the cursor on the
+device.
 
 Source: Dao et al. 2023 (flash-decoding); the order of merging is what makes rows exact.
 """

@@ -27,7 +27,7 @@ class Linear(Protocol):
     @property
     def weight_bytes(self) -> int: ...
 
-    def __call__(self, x_RK: Tensor) -> Tensor:
+    def __call__(self, x_RK: Tensor, /) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N]."""
         ...
 

@@ -121,7 +121,7 @@ class QkvMatmul:
         v: Tensor,
         n_rows: int,
     ) -> None:
-        """Shapes: cos, sin [positions, D/2] fp32; cursor [1] int32; q [16, HQ, D]; k, v [S, HK, D], any strides but the last."""
+        """Shapes: cos, sin [positions, D/2] fp32; cursor [1] int32; q [16, HQ, D]; k, v [S, HK, D], D contiguous."""
         s, shape = self.schedule, self.shape
         bias = self.bias if self.bias is not None else stream.h
         q_norm, k_norm = self.norms if self.norms is not None else (stream.h, stream.h)

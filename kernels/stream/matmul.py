@@ -4,10 +4,10 @@ Legend: R = 16 rows (padded), N outputs, K inputs. W is the left operand of the 
 its rows fill wgmma's M and the 16 padded rows of x its N: every row count runs the same instructions in the same order.
 Split along K, the program that arrives last adds the partial sums in order of K, whoever arrives when.
 
-RMSNorm never runs by itself: whoever writes the residual stream also writes h = bf16(residual · weight of the next norm) and
-the sums of squares of its own columns; the matmul that reads h multiplies its result by 1/rms of the row.
+RMSNorm never runs by itself: whoever writes the residual stream also writes h = bf16(residual · weight of the next norm)
+and the sums of squares of its own columns; the matmul that reads h multiplies its result by 1/rms of the row.
 
-Source: the split-K reduction by last arrival is CUDA's threadFenceReduction sample; the rest is measured in docs/benchmarks.
+Source: the split-K reduction by last arrival is CUDA's threadFenceReduction sample.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Legend: D head size, HQ query heads, HK KV heads, K inputs. One program owns one head (a tile of D weight rows) of one split
 of K; the last to arrive finishes the head. K and V caches have strides of their own.
-Shapes: w [(HQ + 2·HK)·D, K] bf16, rows in the order q, k, v; h [16, K] bf16; q_out [16, HQ, D] bf16; cos, sin [positions, D/2].
+Shapes: w [(HQ + 2·HK)·D, K] bf16, rows in the order q, k, v; h [16, K] bf16; q_out [16, HQ, D] bf16;
+cos, sin [positions, D/2].
 """
 
 from __future__ import annotations

@@ -156,7 +156,6 @@ class Bench:
                     device="cpu:0",
                     draft_len=draft_len,
                     n_branches=n_branches,
-                    context_length=CONTEXT,
                     cache_dir=self.pool.cache_dir,
                 )
             )

@@ -172,7 +172,6 @@ def build(tiny: TinyModels, head: Path, target: Path | None = None) -> None:
             device="cpu:0",
             draft_len=4,
             n_branches=5,
-            context_length=64,
             cache_dir=tiny.root,
         )
     )

@@ -21,7 +21,6 @@ def build(tiny: TinyModels, name: str | Path) -> Drafter:
             device="cpu:0",
             draft_len=4,
             n_branches=5,
-            context_length=64,
             cache_dir=tiny.root,
         )
     )

@@ -164,7 +164,6 @@ def test_worker_that_cannot_build_says_why(tmp_path: Path) -> None:
         device="cpu:1",
         draft_len=4,
         n_branches=1,
-        context_length=64,
         cache_dir=tmp_path,
     )
 
