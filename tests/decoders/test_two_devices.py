@@ -79,11 +79,28 @@ def test_scripted_patterns_hit_and_miss_on_two_devices(tiny: TinyModels, bench: 
     assert [r.hit is not None for r in found.rounds[:-1]] == [step.covered for step in expected]
 
 
-def test_killed_draft_worker_is_said_in_one_sentence(apart: BenchLane) -> None:
+def _kill_worker(apart: BenchLane) -> None:
     worker = apart.lane._link._process  # type: ignore[union-attr]
     os.kill(worker.pid, signal.SIGKILL)
     worker.join(timeout=20)
 
-    for _ in range(2):  # again on the next turn
-        with pytest.raises(SpecmonError, match=r"^The draft worker died \(exit code -9\)\."):
-            apart.decode("t9 t8 t7", raw=True)
+
+def test_draft_worker_killed_in_a_turn_is_said_in_one_sentence(apart: BenchLane) -> None:
+    asked = 0
+
+    def kill_after_two_rounds() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            _kill_worker(apart)
+        return False
+
+    with pytest.raises(SpecmonError, match=r"^The draft worker died \(exit code -9\)\."):
+        apart.decode("t9 t8 t7", raw=True, cancelled=kill_after_two_rounds)
+
+
+def test_draft_worker_killed_between_turns_is_started_again(apart: BenchLane) -> None:
+    before = apart.decode("t9 t8 t7", raw=True).tokens
+    _kill_worker(apart)
+
+    assert apart.decode("t9 t8 t7", raw=True).tokens == before
