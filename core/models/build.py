@@ -158,7 +158,13 @@ class Builder:
             assert stored.scale is not None
             data = stored.data.float() * stored.scale.float()
         else:
-            data = dequantise_gguf(stored.gguf_type, stored.data)
+            data = self._dequantise(stored)
         if not bool(torch.isfinite(data).all()):
             raise SpecmonError(f"{self.file.where} holds values in {stored.name} that are not finite.")
         return data
+
+    def _dequantise(self, stored: Stored) -> Tensor:
+        try:
+            return dequantise_gguf(stored.gguf_type, stored.data)
+        except ValueError as bad:
+            raise SpecmonError(f"{self.file.where} cannot be used: {bad}.") from bad

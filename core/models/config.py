@@ -153,6 +153,13 @@ def config_from_gguf(fields: dict[str, Any], where: str) -> ModelConfig:
 
     Raises: SpecmonError for an architecture that is not supported or metadata that is incomplete.
     """
+    try:
+        return _checked(_read_gguf_fields(fields, where), where)
+    except (KeyError, TypeError, ValueError) as bad:
+        raise SpecmonError(f"{where} has metadata that cannot be read: {bad}.") from bad
+
+
+def _read_gguf_fields(fields: dict[str, Any], where: str) -> ModelConfig:
     arch = fields.get("general.architecture")
     if arch not in FAMILIES:
         raise SpecmonError(
@@ -168,7 +175,7 @@ def config_from_gguf(fields: dict[str, Any], where: str) -> ModelConfig:
 
     n_heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
     head_dim = int(fields.get(f"{arch}.attention.key_length") or hidden // max(1, n_heads))
-    config = ModelConfig(
+    return ModelConfig(
         family=str(arch),
         vocab_size=len(fields.get("tokenizer.ggml.tokens") or ()) or int(get("vocab_size")),
         hidden_size=hidden,
@@ -186,7 +193,6 @@ def config_from_gguf(fields: dict[str, Any], where: str) -> ModelConfig:
         eos_ids=_ids(fields.get("tokenizer.ggml.eos_token_id")),
         bos_id=fields.get("tokenizer.ggml.bos_token_id"),
     )
-    return _checked(config, where)
 
 
 def _rope_from_gguf(fields: dict[str, Any], arch: str, where: str) -> RopeConfig:

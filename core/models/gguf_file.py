@@ -6,14 +6,13 @@ import re
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
-from gguf import GGUFReader
 from torch import Tensor
 
 from specmon.core.errors import SpecmonError
 from specmon.core.models.config import ModelConfig, RopeConfig, config_from_gguf
+from specmon.core.models.gguf_reader import read_gguf
 from specmon.core.models.tensors import Stored, StoredKind
 
 _TOP = {
@@ -50,16 +49,11 @@ class GgufFile:
         self.path = path
         self.where = str(path)
         try:
-            self._reader = GGUFReader(path)
-            self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
-        except Exception as bad:
+            self.fields, self._tensors = read_gguf(path)
+        except (ValueError, OSError, MemoryError, RecursionError) as bad:
             raise SpecmonError(
                 f"{path} is not a whole GGUF file ({bad}).", "Download or convert it again."
             ) from bad
-
-    @cached_property
-    def fields(self) -> dict[str, Any]:
-        return {key: field.contents() for key, field in self._reader.fields.items()}
 
     @cached_property
     def config(self) -> ModelConfig:
@@ -88,7 +82,7 @@ class GgufFile:
         tensor = self._tensors.get(own)
         if tensor is None:
             raise SpecmonError(f"{self.where} has no tensor {own}.", "It is not a complete model.")
-        stored_as = tensor.tensor_type.name
+        stored_as = tensor.type.name
         # A copy: the map is read-only, and torch may not hold read-only memory.
         data = torch.from_numpy(tensor.data.copy())
         if stored_as == "BF16" and data.dtype == torch.uint8:
@@ -96,9 +90,7 @@ class GgufFile:
         data = self._rotate_half_rows(name, data)
         if stored_as in _FLOATS:
             return Stored(name=name, kind="dense", data=data)
-        return Stored(
-            name=name, kind=_KINDS.get(stored_as, "gguf"), data=data, gguf_type=int(tensor.tensor_type)
-        )
+        return Stored(name=name, kind=_KINDS.get(stored_as, "gguf"), data=data, gguf_type=int(tensor.type))
 
     def _rotate_half_rows(self, name: str, data: Tensor) -> Tensor:
         """Undo llama.cpp's row order of q and k: [head, pair, 2] back to [head, 2, pair]."""

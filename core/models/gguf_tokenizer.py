@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as HfTokenizer
 
+from specmon.core.errors import SpecmonError
 from specmon.core.models.tokenizer import Tokenizer
 
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -22,7 +23,20 @@ _CONTROL, _USER_DEFINED = 3, 4
 
 
 def tokenizer_from_gguf(fields: dict[str, Any], path: Path, eos_ids: tuple[int, ...]) -> Tokenizer:
-    """Build the tokenizer of the GGUF file at `path`, whose metadata is `fields`."""
+    """Build the tokenizer of the GGUF file at `path`, whose metadata is `fields`.
+
+    Raises: SpecmonError where the file holds none that can be read.
+    """
+    try:
+        return _build(fields, path, eos_ids)
+    except Exception as bad:  # metadata of any make, read by three libraries
+        raise SpecmonError(
+            f"The tokenizer in {path} cannot be read ({' '.join(str(bad).split())}).",
+            "Convert the model again.",
+        ) from bad
+
+
+def _build(fields: dict[str, Any], path: Path, eos_ids: tuple[int, ...]) -> Tokenizer:
     pre = str(fields.get("tokenizer.ggml.pre", "default"))
     known = pre in _SPLITS or pre in _GPT2_SPLIT
     if fields.get("tokenizer.ggml.model") == "gpt2" and known:
