@@ -25,7 +25,7 @@ def attend_rows(q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, lengths: Sequence[i
     Shapes: q_RHD [R, H, D]; k_SGD, v_SGD [S, G, D], any strides; lengths R ints, 1..S. Returns: [R, H, D].
     Raises: ValueError if a length is missing or outside 1..S.
     """
-    if len(lengths) != len(q_RHD) or not all(1 <= length <= len(k_SGD) for length in lengths):
+    if len(lengths) != len(q_RHD) or min(lengths) < 1 or max(lengths) > len(k_SGD):
         raise ValueError(
             f"{len(q_RHD)} rows need as many lengths within 1..{len(k_SGD)}, not {list(lengths)}"
         )
@@ -34,7 +34,9 @@ def attend_rows(q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, lengths: Sequence[i
     q_RGQD = q_RHD.view(rows, k_1GSD.shape[1], -1, head_dim)
     with _library(q_RHD):
         outputs = [
-            F.scaled_dot_product_attention(q_RGQD[r : r + 1], k_1GSD[:, :, :length], v_1GSD[:, :, :length])
+            F.scaled_dot_product_attention(
+                q_RGQD.narrow(0, r, 1), k_1GSD.narrow(2, 0, length), v_1GSD.narrow(2, 0, length)
+            )
             for r, length in enumerate(lengths)
         ]
     out_RGQD = outputs[0] if rows == 1 else torch.cat(outputs)

@@ -16,6 +16,7 @@ from specmon.kernels.dequantise.reference import unpack_q4_1
 from specmon.kernels.linear.base import tensor_bytes
 
 GROUP = 32
+_multiply = torch.ops.aten._weight_int4pack_mm_for_cpu.default
 _ROW_TILE = 16  # the packed layout takes whole tiles of 16 output features
 
 
@@ -54,8 +55,7 @@ class Int4Linear:
 
     def __call__(self, x_RK: Tensor) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N] bf16."""
-        x_RK = x_RK.to(self.dtype)
-        y_RN: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x_RK, self._packed, GROUP, self._scale_zero)
+        y_RN: Tensor = _multiply(x_RK.to(torch.bfloat16), self._packed, GROUP, self._scale_zero)
         if y_RN.shape[1] != self.out_features:
             y_RN = y_RN[:, : self.out_features]
         return y_RN if self._bias is None else y_RN + self._bias
