@@ -19,14 +19,22 @@ TAB_CELLS = 4
 _BREAKS = re.compile(r"([\n\t])")
 
 
-class Cell(NamedTuple):
-    """One character with its combining marks: how wide it is, its fate's sign and role, and its round."""
+class Run(NamedTuple):
+    """Neighbouring characters of one token: how many cells they take, their fate's sign and role, their round.
+
+    Plain ASCII keeps together what stays on one row; other characters are a run each, with their combining marks.
+    """
 
     text: str
     width: int
     sign: str
     role: str
     round: int  # position in the turn's rounds, -1 for token one
+
+    @property
+    def signs(self) -> str:
+        """The sign below each character, as wide as the text."""
+        return self.sign * self.width if len(self.text) >= self.width else self.sign.ljust(self.width)
 
 
 @dataclass
@@ -35,7 +43,7 @@ class TextFlow:
 
     width: int
     glyphs: Glyphs
-    rows: list[list[Cell]] = field(default_factory=lambda: [[]])
+    rows: list[list[Run]] = field(default_factory=lambda: [[]])
     taken: int = 0
     _used: int = 0  # cells in the last row
     _round: int | None = None
@@ -52,7 +60,8 @@ class TextFlow:
         self.taken = len(fates)
 
     def _add(self, token: TokenFate) -> None:
-        for piece in _BREAKS.split(token.text):
+        text = token.text
+        for piece in _BREAKS.split(text) if "\n" in text or "\t" in text else (text,):
             if piece == "\n":
                 if self._used < self.width:
                     self._put(" ", 1, token)
@@ -76,31 +85,34 @@ class TextFlow:
                 self._put(cluster, cells, token)
 
     def _put_whole(self, text: str, token: TokenFate) -> None:
-        """Add ASCII text that fits the row: the usual case, without looking at single widths."""
-        first, others = self._sign(token), self._sign(token)
-        round = token.round_index
-        self.rows[-1].append(Cell(text[0], 1, *first, round))
-        self.rows[-1] += [Cell(char, 1, *others, round) for char in text[1:]]
-        self._used += len(text)
+        """Add ASCII text that fits the row: the usual case, without looking at single characters."""
+        row, round = self.rows[-1], token.round_index
+        if self._start is not None:
+            row.append(Run(text[0], 1, *self._sign(token), round))
+            self._used += 1
+            text = text[1:]
+        if text:
+            row.append(Run(text, len(text), *self._sign(token), round))
+            self._used += len(text)
 
     def _put(self, text: str, cells: int, token: TokenFate) -> None:
         if self._used + cells > self.width:
             if text == " ":
                 self._new_row()
                 return
-            self._wrap()
+            self._wrap(cells)
         sign, role = self._sign(token)
-        self.rows[-1].append(Cell(text, cells, sign, role, token.round_index))
+        self.rows[-1].append(Run(text, cells, sign, role, token.round_index))
         self._used += cells
 
     def _start_sign(self, turn: TurnMetrics, token: TokenFate) -> tuple[str, str] | None:
         """Where a round's draft came from; None where nothing of a draft was kept, or none was prepared ahead."""
         if token.fate != "accepted":
             return None
-        source = turn.origin(token.round_index).kind
-        if source == "hit":
+        if token.branch_hit:
             return self.glyphs.hit, "hit"
-        return (self.glyphs.miss, "miss") if source == "miss" else None
+        missed = turn.origin(token.round_index).kind == "miss"
+        return (self.glyphs.miss, "miss") if missed else None
 
     def _sign(self, token: TokenFate) -> tuple[str, str]:
         """A round's first character says where its draft came from, the others what became of their token."""
@@ -111,20 +123,26 @@ class TextFlow:
             return self.glyphs.accepted, "accepted"
         return (self.glyphs.bonus, "bonus") if token.fate == "bonus" else (self.glyphs.first, "muted")
 
-    def _wrap(self) -> None:
-        """Start a row; a word that is being written moves along if it is at most half a row long."""
+    def _wrap(self, cells: int) -> None:
+        """Start a row for `cells` more; a word that is being written moves along if it is at most half a row long."""
         row = self.rows[-1]
         start = len(row)
-        while start and row[start - 1].text != " ":
+        while start and " " not in row[start - 1].text:
             start -= 1
         tail = row[start:]
-        if not start or sum(cell.width for cell in tail) > self.width // 2:
-            tail = []
+        kept, word = _last_word(row[start - 1]) if start else (None, None)
+        if word is not None:
+            tail.insert(0, word)
+        moved = sum(run.width for run in tail)
+        if start and moved <= min(self.width // 2, self.width - cells):
+            row[start:] = []
+            if kept is not None:
+                row[-1] = kept
         else:
-            del row[start:]
+            moved, tail = 0, []
         self._new_row()
         self.rows[-1].extend(tail)
-        self._used = sum(cell.width for cell in tail)
+        self._used = moved
 
     def _new_row(self) -> None:
         self.rows.append([])
@@ -132,15 +150,13 @@ class TextFlow:
 
     def text_line(self, row: int, selected: int | None) -> Line:
         """A row's text; the selected round stands on its own ground."""
-        return [(cell.text, "text@selected" if _is(cell, selected) else "text") for cell in self.rows[row]]
+        return [(run.text, "text@selected" if _is(run, selected) else "text") for run in self.rows[row]]
 
     def fate_line(self, row: int, selected: int | None) -> Line:
         """The signs below a row's text, as wide as the text."""
-        line: Line = []
-        for cell in self.rows[row]:
-            sign = cell.sign + " " * (cell.width - 1)
-            line.append((sign, f"{cell.role}@selected" if _is(cell, selected) else cell.role))
-        return line
+        return [
+            (run.signs, f"{run.role}@selected" if _is(run, selected) else run.role) for run in self.rows[row]
+        ]
 
     def row_of(self, round: int) -> int | None:
         """The row where a round's text starts; None if it has no visible text."""
@@ -149,10 +165,19 @@ class TextFlow:
             row = self.rows[number]
             if row and row[-1].round < round:
                 break
-            if any(cell.round == round for cell in row):
+            if any(run.round == round for run in row):
                 found = number
         return found
 
 
-def _is(cell: Cell, selected: int | None) -> bool:
-    return selected is not None and cell.round == selected
+def _last_word(run: Run) -> tuple[Run, Run] | tuple[None, None]:
+    """A run with a space in it in two: up to its last space, and the word begun after it; None if it began none."""
+    before, _, word = run.text.rpartition(" ")
+    if not word or width(word[0]) == 0:
+        return None, None
+    kept = before + " "
+    return run._replace(text=kept, width=width(kept)), run._replace(text=word, width=width(word))
+
+
+def _is(run: Run, selected: int | None) -> bool:
+    return selected is not None and run.round == selected

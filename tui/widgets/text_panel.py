@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from textual import events
 
@@ -17,6 +19,7 @@ from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.text_flow import TextFlow
 
 PROMPT_ROWS = 3  # a longer prompt is cut
+TURNS_SHOWN = 16  # of a conversation, the newest
 
 
 @dataclass
@@ -26,7 +29,7 @@ class TextState:
     Rows count text lines of all turns, prompts included; a fate line belongs to the row above it.
     """
 
-    flows: list[tuple[TurnMetrics, TextFlow]] = field(default_factory=list)
+    flows: dict[int, tuple[TurnMetrics, TextFlow]] = field(default_factory=dict)  # by the turn's position
     top: int | None = None
     shown_selected: int | None = None
     newest: int = 0  # the top row that shows the newest rows
@@ -34,15 +37,17 @@ class TextState:
 
     def flow(self, position: int, turn: TurnMetrics, width: int, signs: Glyphs) -> TextFlow:
         """The up-to-date flow of the turn at `position`; another turn, width or sign set starts it anew."""
-        if position < len(self.flows):
-            known, flow = self.flows[position]
-            if known is not turn or flow.width != width or flow.glyphs is not signs:
-                del self.flows[position:]
-        if position >= len(self.flows):
-            self.flows.append((turn, TextFlow(width, signs)))
-        flow = self.flows[position][1]
+        known, flow = self.flows.get(position, (None, None))
+        if flow is None or known is not turn or flow.width != width or flow.glyphs is not signs:
+            flow = TextFlow(width, signs)
+            self.flows[position] = (turn, flow)
         flow.extend(turn)
         return flow
+
+    def forget(self, before: int) -> None:
+        """Drop the flows of turns before that position."""
+        for position in [known for known in self.flows if known < before]:
+            del self.flows[position]
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,39 @@ class _Row:
     number: int = 0
     selected: int | None = None
     starts_selected: bool = False
+
+
+class _Rows:
+    """All text lines of the turns up to the view's, each made only when it is asked for."""
+
+    def __init__(self, parts: list[list[Line] | TextFlow], selected: int | None) -> None:
+        self.parts = parts
+        self.selected = selected  # a round of the last turn
+        newest = parts[-1] if parts else None
+        self.flow = newest if isinstance(newest, TextFlow) else None
+        self._selected_row = self.flow.row_of(selected) if self.flow and selected is not None else None
+        sizes = (len(part.rows) if isinstance(part, TextFlow) else len(part) for part in parts)
+        self._ends = list(accumulate(sizes))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> _Row:
+        at = bisect_right(self._ends, index)
+        part = self.parts[at]
+        number = index - (self._ends[at - 1] if at else 0)
+        if not isinstance(part, TextFlow):
+            return _Row(part[number])
+        if part is not self.flow:
+            return _Row(None, part, number)
+        return _Row(None, part, number, self.selected, number == self._selected_row)
+
+    @property
+    def selected_row(self) -> int | None:
+        """Where the selected round's text starts."""
+        if self.flow is None or self._selected_row is None:
+            return None
+        return len(self) - len(self.flow.rows) + self._selected_row
 
 
 def render_text(view: View, width: int, height: int, state: TextState) -> list[Line]:
@@ -71,14 +109,14 @@ def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line
     state.newest = _newest_top(rows, lines, view.fates)
     state.rows_visible = len(rows) - state.newest
     body: list[Line] = []
-    for row in rows[_top(view, rows, state) :]:
+    for index in range(_top(view, rows, state), len(rows)):
         if len(body) >= lines:
             break
-        body += _drawn(row, view, last=row is rows[-1], signs=signs)
+        body += _drawn(rows[index], view, last=index == len(rows) - 1, signs=signs)
     return body
 
 
-def _newest_top(rows: list[_Row], lines: int, fates: bool) -> int:
+def _newest_top(rows: _Rows, lines: int, fates: bool) -> int:
     """The first of the newest rows that fill the panel."""
     top = len(rows)
     while top:
@@ -89,20 +127,18 @@ def _newest_top(rows: list[_Row], lines: int, fates: bool) -> int:
     return min(top, max(len(rows) - 1, 0))
 
 
-def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> list[_Row]:
+def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> _Rows:
     lane = lane_of(view)
     turns = lane.turns if lane is not None else []
     newest = view.turn % len(turns) if turns else 0
-    rows: list[_Row] = []
-    for position, turn in enumerate(turns[: newest + 1]):
-        if rows:
-            rows.append(_Row([]))
-        rows += [_Row(line) for line in _prompt(turn, cells, signs)]
-        flow = state.flow(position, turn, cells, signs)
-        selected = view.selected if position == newest else None
-        start = None if selected is None else flow.row_of(selected)
-        rows += [_Row(None, flow, number, selected, number == start) for number in range(len(flow.rows))]
-    return rows
+    first = max(newest + 1 - TURNS_SHOWN, 0)
+    state.forget(first)
+    parts: list[list[Line] | TextFlow] = []
+    for position in range(first, min(newest + 1, len(turns))):
+        turn = turns[position]
+        blank: list[Line] = [[]] if parts else []
+        parts += [[*blank, *_prompt(turn, cells, signs)], state.flow(position, turn, cells, signs)]
+    return _Rows(parts, view.selected)
 
 
 def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
@@ -123,22 +159,20 @@ def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
     return [[(row, "accent")] for row in rows]
 
 
-def _top(view: View, rows: list[_Row], state: TextState) -> int:
+def _top(view: View, rows: _Rows, state: TextState) -> int:
     """First row to draw: the newest rows, unless the user scrolled or selected a round out of sight."""
     if view.selected != state.shown_selected:
         state.shown_selected = view.selected
-        state.top = None if view.selected is None else _top_for_selected(view.selected, rows, state)
+        state.top = None if view.selected is None else _top_for_selected(rows, state)
     if state.top is not None:
         state.top = max(min(state.top, state.newest), 0)
     return state.newest if state.top is None else state.top
 
 
-def _top_for_selected(selected: int, rows: list[_Row], state: TextState) -> int | None:
-    flow = rows[-1].flow if rows else None
-    row = None if flow is None else flow.row_of(selected)
-    if flow is None or row is None:
+def _top_for_selected(rows: _Rows, state: TextState) -> int | None:
+    place = rows.selected_row
+    if place is None:
         return state.top
-    place = len(rows) - len(flow.rows) + row
     shown_from = state.newest if state.top is None else state.top
     if shown_from <= place < shown_from + state.rows_visible:
         return state.top
@@ -162,8 +196,9 @@ def _marked(row: _Row, signs: Glyphs) -> Line:
     line = row.flow.fate_line(row.number, row.selected)
     if not row.starts_selected:
         return line
-    first = next(i for i, cell in enumerate(row.flow.rows[row.number]) if cell.round == row.selected)
-    line[first] = (signs.selected + line[first][0][1:], "accent@selected")
+    first = next(i for i, run in enumerate(row.flow.rows[row.number]) if run.round == row.selected)
+    below, role = line[first]
+    line[first : first + 1] = [(signs.selected, "accent@selected"), (below[1:], role)]
     return line
 
 
