@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.tiny_models import CONTEXT
 
 from specmon.core.decoders.lane import DecodeLane
 from specmon.core.drafters.base import Drafter

@@ -66,6 +66,20 @@ def test_decoder_emits_ar_tokens_for_every_family(
     assert max(found.accepted) > 0  # the draft is good enough for the comparison to mean something
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("drafter", ["draft_model", "eagle3", "ngram"])
+@pytest.mark.parametrize("decoder", ["sd", "ssd"])
+def test_decoder_emits_ar_tokens_for_4_bit_weights(
+    tiny: TinyModels, bench: Bench, decoder: str, drafter: str
+) -> None:
+    target = tiny.gguf("qwen2", "Q4_1")
+    lane = bench.lane(target, decoder, draft=draft_name(tiny, drafter, "qwen2"), recipe="q4")
+
+    found = lane.decode(REPETITIVE)
+
+    assert_same_turn(found, bench.lane(target, recipe="q4").decode(REPETITIVE))
+
+
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_sampled_decoder_draws_ar_tokens(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.tiny_models import TinyModels
 
 from specmon.core.drafters.scripted import Step
+from specmon.core.engine.messages import Request
 from specmon.core.errors import UsageError
 
-from .harness import Bench, BenchLane
+from .harness import Bench, BenchLane, never
 
 ALL_RIGHT = [Step(4, covered=True)]
 MIXED = [Step(4, covered=True), Step(1, covered=False), Step(0, covered=True)]
 DECODERS = ("sd", "ssd")
 
 
-def char_tokens(tiny: TinyModels, text: str) -> int:
-    return len(tiny.tokenizer.encode(text).ids)
-
-
-def speculative(tiny: TinyModels, bench: Bench, target: object, decoder: str, steps: list[Step]) -> BenchLane:
-    return bench.scripted(target, decoder, steps, tiny.vocab_size)  # type: ignore[arg-type]
+def speculative(tiny: TinyModels, bench: Bench, target: Path, decoder: str, steps: list[Step]) -> BenchLane:
+    return bench.scripted(target, decoder, steps, tiny.vocab_size)
 
 
 @pytest.mark.parametrize("at", range(1, 10))
@@ -164,16 +163,11 @@ def test_cancelled_turn_keeps_its_tokens_and_the_next_one_is_whole(
 def test_abandoned_turn_leaves_the_lane_usable(tiny: TinyModels, bench: Bench, decoder: str) -> None:
     lane = bench.lane(tiny.target(), decoder, draft=str(tiny.eagle3()))
     whole = bench.lane(tiny.target()).decode()
-    from specmon.core.engine.messages import Request
-    from specmon.core.events import Round
-
-    from .harness import never
-
     request = Request(messages=(("user", "the cat sat"),), max_new_tokens=24)
-    for n_events in range(1, 9):
+    for n_events in (1, 3, 4, 7):
         events = lane.lane.generate(request, lane=0, turn=n_events, cancelled=never)
-        seen = [next(events) for _ in range(n_events)]
+        for _ in range(n_events):
+            next(events)
         events.close()  # type: ignore[attr-defined]
-        assert not any(isinstance(e, Round) for e in seen[:1])
 
         assert BenchLane(lane.lane).decode().tokens == whole.tokens

@@ -64,7 +64,7 @@ def test_conversation_reuses_kv_and_agrees(tiny: TinyModels, bench: Bench, recip
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("more", range(1, 8))
+@pytest.mark.parametrize("more", [1, 2, 4, 7])
 def test_generated_tokens_are_reused(tiny: TinyModels, bench: Bench, more: int) -> None:
     everyone = lanes(tiny, bench, target=tiny.with_words(tiny.target()))
     first = [lane.decode("t9 t8 t7", raw=True, max_new_tokens=more) for lane in everyone]

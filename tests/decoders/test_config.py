@@ -1,0 +1,85 @@
+"""Configurations that cannot work are refused in a sentence, before anything is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.tiny_models import TinyModels
+
+from specmon.core.decoders.lane import check_config
+from specmon.core.engine.messages import LaneConfig
+from specmon.core.errors import SpecmonError, UsageError
+
+from .harness import Bench
+
+
+@pytest.mark.parametrize("draft_len", [0, -1, 16, 1000])
+@pytest.mark.parametrize("decoder", ["sd", "ssd"])
+def test_draft_len_out_of_range_is_refused(decoder: Any, draft_len: int) -> None:
+    with pytest.raises(UsageError, match=rf"^draft_len {draft_len} cannot work\. Choose 1 to 15\.$"):
+        check_config(LaneConfig(decoder=decoder, draft_len=draft_len))
+
+
+@pytest.mark.parametrize("fan_out", [(), (1, 1), (1,) * 4, (1,) * 6])
+def test_fan_out_of_the_wrong_length_is_refused(fan_out: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match=rf"^fan_out has {len(fan_out)} entries for draft_len 4\."):
+        check_config(LaneConfig(decoder="ssd", draft_len=4, fan_out=fan_out))
+
+
+@pytest.mark.parametrize("fan_out", [(0,), (-1,), (0, 0, 0, 0, 0), (1, 1, -1, 1, 1)])
+def test_fan_out_without_branches_is_refused(fan_out: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="fan_out must be 0 or more"):
+        check_config(LaneConfig(decoder="ssd", draft_len=4, fan_out=fan_out))
+
+
+def test_numbers_a_decoder_does_not_use_are_ignored() -> None:
+    check_config(LaneConfig(decoder="ar", draft_len=0, fan_out=()))
+    check_config(LaneConfig(decoder="sd", draft_len=4, fan_out=(1, 1)))
+
+
+@pytest.mark.parametrize("draft", ["wordy", "stranger-folder"])
+def test_draft_that_does_not_fit_is_refused(tiny: TinyModels, bench: Bench, draft: str) -> None:
+    name = str(tiny.variant(tiny.draft(), "wordy", vocab_size=999)) if draft == "wordy" else "/no/such/draft"
+
+    with pytest.raises(SpecmonError, match=r"has 999 tokens, the target|There is no model '/no/such/draft'"):
+        bench.raw_lane(tiny.target(), "sd", draft=name)
+
+
+def test_lane_says_what_it_is(tiny: TinyModels, bench: Bench) -> None:
+    lane = bench.raw_lane(tiny.target(), "ssd", draft=str(tiny.draft()), recipe="bf16")
+
+    found = lane.describe(3, 7)
+
+    assert (found.lane, found.t, found.decoder, found.devices) == (3, 7, "ssd", ("cpu:0",))
+    assert (found.target, found.drafter, found.drafter_kind) == (
+        "llama-default",
+        "llama-draft",
+        "draft_model",
+    )
+    assert (found.recipe, found.context_length) == ("bf16", 640)
+    layers, kv_heads, head_dim, fp32 = 3, 1, 16, 4
+    assert found.kv_bytes_per_token == 2 * layers * kv_heads * head_dim * fp32
+    assert lane.notes == ("SSD on one device prepares branches before each verification: nothing overlaps.",)
+
+
+def test_ar_lane_has_no_draft(tiny: TinyModels, bench: Bench) -> None:
+    found = bench.raw_lane(tiny.target(), "ar", devices="cpu:0,cpu:1").describe(0, 0)
+
+    assert (found.drafter, found.drafter_kind, found.draft_weight_bytes) == (None, None, None)
+    assert found.devices == ("cpu:0",)
+
+
+def test_lanes_share_a_target_s_weights(tiny: TinyModels, bench: Bench) -> None:
+    def load(recipe: str, device: str) -> object:
+        return bench.pool.target(str(tiny.target()), recipe, device, lambda what, fraction: None).model
+
+    assert load("fp32", "cpu:0") is load("fp32", "cpu:1")
+    assert load("fp32", "cpu:0") is not load("bf16", "cpu:0")
+
+
+@pytest.mark.parametrize(("weights", "recipe"), [("gguf", "q4"), ("folder", "bf16")])
+def test_auto_recipe_follows_the_weights(tiny: TinyModels, bench: Bench, weights: str, recipe: str) -> None:
+    target = tiny.gguf("qwen2", "Q4_1") if weights == "gguf" else tiny.target("qwen2")
+
+    assert bench.raw_lane(target, "ar", recipe="auto").describe(0, 0).recipe == recipe
