@@ -27,9 +27,13 @@ class Chooser:
     def greedy(cls) -> Chooser:
         return cls(Sampling(), 0)
 
+    @property
+    def is_greedy(self) -> bool:
+        return self._sampling.temperature <= 0
+
     def choose(self, logits_RV: Tensor, positions: Sequence[int]) -> list[int]:
         """One token id a row. `positions`: where each chosen token will stand in the text."""
-        if self._sampling.temperature <= 0:
+        if self.is_greedy:
             return [int(i) for i in argmax_rows(logits_RV).tolist()]
         return [self._draw(row, position) for row, position in zip(logits_RV, positions, strict=True)]
 

@@ -11,7 +11,7 @@ import torch
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
-from specmon.core.decoders.target import MAX_ROWS, PrefilledChunk, Target
+from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.drafters.base import Proposal
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
@@ -19,6 +19,7 @@ from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_n
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
+from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.pool import ModelPool, Progress
 
 
@@ -52,7 +53,9 @@ class DecodeLane:
         if config.decoder != "ar" and link is None:
             self._link = self._open_link(pool.cache_dir, clock, cores or {})
         try:
-            self._loaded = pool.target(config.target, config.recipe, self._devices[0], progress)
+            self._loaded = pool.target(
+                config.target, config.recipe, self._devices[0], progress, config.backend
+            )
             self._target = Target(self._loaded, self._devices[0])
             if self._link is not None:
                 progress(f"loading draft {config.draft}", None)
@@ -292,6 +295,7 @@ class DecodeLane:
             name=resolve_name(self.config.draft, self.config.target),
             target=self.config.target,
             recipe=self.config.recipe,
+            backend=self.config.backend,
             device=device,
             draft_len=self.config.draft_len,
             n_branches=sum(self._fan_out()) if self.config.decoder == "ssd" else 0,

@@ -14,7 +14,6 @@ from specmon.core.decoders.text_out import TextOut
 from specmon.core.drafters.base import Outcome, Proposal
 from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
 from specmon.kernels.accept.reference import accept_length
-from specmon.kernels.head.reference import top2_margin
 
 _TOKEN_BYTES = 8
 
@@ -114,7 +113,8 @@ class Run:
         sheet.kv_len = len(self.target.held)
         sheet.span(0, "verify", t0, t1)
         sheet.span(0, "accept", t1, sheet.t1)
-        features = verified.features_RF[: len(emitted)] if verified.features_RF is not None else None
+        features = verified.rows.features_RF
+        features = features[: len(emitted)] if features is not None else None
         sheet.draft_handoff_bytes = _TOKEN_BYTES * len(emitted) + (
             features.nbytes if features is not None else 0
         )
@@ -153,7 +153,7 @@ class Run:
         sheet.proposal, sheet.accepted_len = proposal, accepted_len
         sheet.emitted, sheet.text = tuple(emitted), tuple(text)
         sheet.bonus = verified.choices[accepted_len] if len(emitted) > accepted_len else None
-        sheet.margin = top2_margin(verified.logits_RV[accepted_len])
+        sheet.margin = verified.rows.margin(accepted_len)
         sheet.target_weight_bytes = self.target.model.weight_bytes
         positions = len(self.target.held) + len(verified.choices)
         sheet.target_kv_bytes = positions * self.target.kv.bytes_per_token

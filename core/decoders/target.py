@@ -13,21 +13,17 @@ from torch import Tensor
 
 from specmon.core.decoders.choose import Chooser
 from specmon.core.models.kv import KvCache
-from specmon.core.models.placement import Chunk, Rows
+from specmon.core.models.passes import MAX_ROWS, RowsOut
 from specmon.core.models.pool import LoadedModel
 from specmon.core.models.prefill import chunk_plan
-
-#: A verification pass has at most this many rows: the recipe's fixed row count.
-MAX_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """The target's own choice after each row, and what acceptance needs. `features_RF` is None without taps."""
+    """The target's own choice after each row, greedy or sampled, and what else the pass gave."""
 
     choices: list[int]
-    logits_RV: Tensor
-    features_RF: Tensor | None
+    rows: RowsOut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +52,7 @@ class Target:
             dtype=loaded.recipe.kv,
             device=str(self.device),
         )
+        self._passes = loaded.open(self.kv)
         self.held: list[int] = []
 
     def reusable(self, tokens: Sequence[int]) -> int:
@@ -81,25 +78,25 @@ class Target:
         """Run positions start … of `tokens`, a chunk at a time."""
         self._rewind(start)
         ids = torch.tensor(tokens[start:], device=self.device)
-        for first, length in chunk_plan(start, len(tokens) - start):
+        for first, length in chunk_plan(start, len(tokens) - start, self._passes.chunk):
             part = ids[first - start : first - start + length]
-            hidden, features = self.model.hidden(part, self.kv, Chunk(first, length), taps)
+            logits, features = self._passes.prefill(part, first, taps)
             self._hold(list(tokens[first : first + length]))
             last = first + length == len(tokens)
             choice = None
             if last:
-                logits = self.model.logits(hidden[-1:])
                 choice = chooser.choose(logits, [len(tokens)])[0]
             yield PrefilledChunk(start=first, length=length, choice=choice, features_NF=features)
 
     def verify(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> Verified:
         """Run `tokens` (the pending token, then the draft) as rows at the cursor; the cursor does not move yet."""
         start = len(self.held)
-        ids = torch.tensor(tokens, device=self.device)
-        hidden, features = self.model.hidden(ids, self.kv, Rows(start, len(tokens)), taps)
-        logits = self.model.logits(hidden)
+        out = self._passes.rows(tokens, start, taps, logits=not chooser.is_greedy)
+        if chooser.is_greedy:
+            return Verified(choices=out.greedy, rows=out)
+        assert out.logits_RV is not None
         positions = list(range(start + 1, start + 1 + len(tokens)))
-        return Verified(choices=chooser.choose(logits, positions), logits_RV=logits, features_RF=features)
+        return Verified(choices=chooser.choose(out.logits_RV, positions), rows=out)
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Of the rows just verified, the first len(tokens) stay: the cursor moves past them."""

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
 from specmon.core.models.kv import KvCache
-from specmon.core.models.placement import Chunk, Placement, Rows
+from specmon.core.models.passes import MAX_ROWS, Passes
+from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.transformer import Transformer
 
@@ -21,9 +22,10 @@ class DraftModelStepper:
     lag = 0
     corrects = False
 
-    def __init__(self, model: Transformer, kv: KvCache, label: str) -> None:
+    def __init__(self, model: Transformer, kv: KvCache, passes: Passes, label: str) -> None:
         self.model = model
         self.kv = kv
+        self._passes = passes
         self.info = DrafterInfo(
             kind="draft_model",
             label=label,
@@ -33,19 +35,26 @@ class DraftModelStepper:
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
+        if len(tokens) <= MAX_ROWS:
+            return self._rows(tokens, first)[-1:], None
         ids = torch.tensor(tokens, device=self.model.device)
-        hidden: Tensor | None = None
-        for start, length in chunk_plan(first, len(tokens)):
-            part = ids[start - first : start - first + length]
-            placement: Placement = Rows(start, length) if length <= 16 else Chunk(start, length)
-            hidden, _ = self.model.hidden(part, self.kv, placement)
-        assert hidden is not None
-        return self.model.logits(hidden[-1:]), None
+        logits: Tensor | None = None
+        for start, length in chunk_plan(first, len(tokens), self._passes.chunk):
+            logits, _ = self._passes.prefill(ids[start - first : start - first + length], start, ())
+        assert logits is not None
+        return logits, None
 
     def step(self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement) -> tuple[Tensor, None]:
         """Feed one proposed token in each of R rows; logits [R, V]."""
+        if isinstance(placement, Rows):
+            return self._rows(ids_R.tolist(), placement.start), None
         hidden, _ = self.model.hidden(ids_R, self.kv, placement)
         return self.model.logits(hidden), None
+
+    def _rows(self, tokens: list[int], start: int) -> Tensor:
+        logits = self._passes.rows(tokens, start, (), logits=True).logits_RV
+        assert logits is not None
+        return logits.clone()
 
     def token_ids(self, indices: Tensor) -> Tensor:
         return indices

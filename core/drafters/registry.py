@@ -18,6 +18,7 @@ from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
+from specmon.core.models.pool import open_passes, stream
 from specmon.core.models.recipe import draft_recipe, resolve_recipe
 from specmon.core.models.source import EMBEDDED, open_model
 
@@ -35,6 +36,7 @@ class DrafterSpec:
     name: str
     target: str
     recipe: str
+    backend: str = "auto"
     device: str
     draft_len: int
     n_branches: int
@@ -96,7 +98,7 @@ def _accuracy(text: str) -> float:
 
 def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
     source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
-    recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file), spec.device)
+    recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file, spec.backend), spec.device)
     own, wanted = source.file.config, target.file.config
     device = torch.device("cpu" if spec.device.startswith("cpu") else spec.device)
     n_slots = wanted.served_context + spec.n_scratch
@@ -126,7 +128,9 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
     model = build_transformer(
         source.file, recipe, spec.device, max_positions=n_slots, progress=lambda what, part: None
     )
-    return ChainDrafter(DraftModelStepper(model, cache(own.n_layers), source.label))
+    kv = cache(own.n_layers)
+    passes = open_passes(model, stream(model, recipe), kv)
+    return ChainDrafter(DraftModelStepper(model, kv, passes, source.label))
 
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str], Drafter]] = {

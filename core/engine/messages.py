@@ -27,6 +27,7 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
     draft: str = "auto"
     recipe: str = "auto"
     devices: str = "auto"  # comma-separated
+    backend: str = "auto"  # of the kernels: "reference" or "triton"
     draft_len: int = 4
     fan_out: tuple[int, ...] = (1,)
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specmon.core import paths
 from specmon.core.models.build import build_transformer
-from specmon.core.models.recipe import Recipe, resolve_recipe
+from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import Passes, ReferencePasses
+from specmon.core.models.recipe import STREAMED, Recipe, resolve_recipe
 from specmon.core.models.source import Source, open_model
 from specmon.core.models.tokenizer import Tokenizer
 from specmon.core.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from specmon.core.models.streamed import StreamedModel
 
 Progress = Callable[[str, float | None], None]
 
@@ -25,6 +31,28 @@ class LoadedModel:
     model: Transformer
     recipe: Recipe
     context_length: int
+    streamed: StreamedModel | None = None
+
+    def open(self, kv: KvCache) -> Passes:
+        """The passes of one sequence on `kv`, with the recipe's backend."""
+        return open_passes(self.model, self.streamed, kv)
+
+
+def open_passes(model: Transformer, streamed: StreamedModel | None, kv: KvCache) -> Passes:
+    if streamed is None:
+        return ReferencePasses(model, kv)
+    from specmon.core.models.streamed import StreamedPasses
+
+    return StreamedPasses(streamed, kv)
+
+
+def stream(model: Transformer, recipe: Recipe) -> StreamedModel | None:
+    """`model` behind streaming kernels where the recipe's backend has them (Triton is imported only then)."""
+    if recipe.backend != STREAMED:
+        return None
+    from specmon.core.models.streamed import StreamedModel
+
+    return StreamedModel(model)
 
 
 class ModelPool:
@@ -34,8 +62,11 @@ class ModelPool:
         self.cache_dir = cache_dir or paths.cache_dir()
         self._sources: dict[str, tuple[Source, Tokenizer]] = {}
         self._models: dict[tuple[str, str, str], Transformer] = {}
+        self._streamed: dict[tuple[tuple[str, str, str], str], StreamedModel | None] = {}
 
-    def target(self, name: str, recipe: str, device: str, progress: Progress) -> LoadedModel:
+    def target(
+        self, name: str, recipe: str, device: str, progress: Progress, backend: str = "auto"
+    ) -> LoadedModel:
         """Load target `name`, or share it.
 
         Raises: SpecmonError or UsageError, as `open_model`, `resolve_recipe` and `build_transformer`.
@@ -45,17 +76,20 @@ class ModelPool:
             opened = open_model(name, self.cache_dir)
             self._sources[name] = opened, opened.tokenizer()
         source, tokenizer = self._sources[name]
-        chosen = resolve_recipe(recipe, device, source.file)
+        chosen = resolve_recipe(recipe, device, source.file, backend)
         context = source.file.config.served_context
         key = (name, chosen.name, "cpu" if device.startswith("cpu") else device)
         if key not in self._models:
             self._models[key] = build_transformer(
                 source.file, chosen, device, max_positions=context + 64, progress=progress
             )
+        if (key, chosen.backend) not in self._streamed:
+            self._streamed[key, chosen.backend] = stream(self._models[key], chosen)
         return LoadedModel(
             source=source,
             tokenizer=tokenizer,
             model=self._models[key],
             recipe=chosen,
             context_length=context,
+            streamed=self._streamed[key, chosen.backend],
         )

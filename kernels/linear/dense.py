@@ -1,12 +1,14 @@
 """bf16 and fp32 weights on the library's matmul, at a fixed row count where its bits depend on that count.
 
 fp32 on CPU and everything cuBLAS choose their reduction by the number of rows. There x is padded with zero
-rows to `rows`, and more rows than that run in blocks, so a row always goes through the same call. bf16 on
-CPU sums each output in one order for every row count (oneDNN, weights packed once at load) and runs
-unpadded.
+rows to `rows`, so that a row always goes through the same call; more rows than that are a prompt's chunk and
+run in one call, whose bits depend on the chunk's length alone. bf16 on CPU sums each output in one order for
+every row count (oneDNN, weights packed once at load) and runs unpadded.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -34,23 +36,26 @@ class DenseLinear:
             raise ValueError("the fixed row count must be at least 1")
         self.dtype = weight_NK.dtype
         self.out_features, self.in_features = weight_NK.shape
-        self._bias = None if bias_N is None else bias_N.to(self.dtype)
-        self.weight_bytes = tensor_bytes(weight_NK, self._bias)
+        self.bias = None if bias_N is None else bias_N.to(self.dtype)
+        self.weight_bytes = tensor_bytes(weight_NK, self.bias)
         onednn = weight_NK.device.type == "cpu" and self.dtype == torch.bfloat16
         self.rows = rows if rows is not None or onednn else DEFAULT_ROWS
         self._packed = onednn and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        self._weight = weight_NK.contiguous()
+        self.weight = weight_NK.contiguous()
         if self._packed:
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, DEFAULT_ROWS)
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, DEFAULT_ROWS)
+
+    def move(self, put: Callable[[Tensor], Tensor]) -> None:
+        """Replace the weight by `put`'s copy (on CPU, unless oneDNN keeps it in a layout of its own)."""
+        if not self._packed and self.weight.device.type == "cpu":
+            self.weight = put(self.weight)
 
     def __call__(self, x_RK: Tensor) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N]."""
         x_RK = x_RK.to(self.dtype)
-        if self.rows is None:
+        if self.rows is None or len(x_RK) > self.rows:
             return self._multiply(x_RK)
-        if len(x_RK) <= self.rows:
-            return self._block(x_RK)
-        return torch.cat([self._block(block_RK) for block_RK in torch.split(x_RK, self.rows)])
+        return self._block(x_RK)
 
     def _block(self, x_RK: Tensor) -> Tensor:
         """Run up to `rows` rows in a call of exactly that many."""
@@ -62,6 +67,6 @@ class DenseLinear:
 
     def _multiply(self, x_RK: Tensor) -> Tensor:
         if self._packed:
-            y: Tensor = torch.ops.mkldnn._linear_pointwise(x_RK, self._weight, self._bias, "none", [], "")
+            y: Tensor = torch.ops.mkldnn._linear_pointwise(x_RK, self.weight, self.bias, "none", [], "")
             return y
-        return F.linear(x_RK, self._weight, self._bias)
+        return F.linear(x_RK, self.weight, self.bias)

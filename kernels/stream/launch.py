@@ -138,7 +138,7 @@ class QkvMatmul:
 class HeadMatmul:
     """The winning token of each row, and by how much it won; logits where asked for."""
 
-    def __init__(self, weight: Tensor, schedule: Schedule, eps: float, *, write_logits: bool) -> None:
+    def __init__(self, weight: Tensor, schedule: Schedule, eps: float) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
         self.n, self.k = weight.shape
         n_tiles, device = cdiv(self.n, schedule.bn), weight.device
@@ -146,17 +146,17 @@ class HeadMatmul:
         self._best = torch.zeros(n_tiles, ROWS, device=device)
         self._second = torch.zeros(n_tiles, ROWS, device=device)
         self._index = torch.zeros(n_tiles, ROWS, dtype=torch.int32, device=device)
-        self.logits = torch.zeros(ROWS, self.n, device=device) if write_logits else None
         self.tokens = torch.zeros(ROWS, dtype=torch.int64, device=device)
         self.margins = torch.zeros(ROWS, device=device)
 
-    def __call__(self, stream: Stream, n_rows: int) -> None:
+    def __call__(self, stream: Stream, n_rows: int, logits: Tensor | None = None) -> None:
+        """Shapes: logits [16, N] fp32, written where given."""
         s = self.schedule
         options: dict[str, Any] = {"BN": s.bn, "BK": s.bk, "STAGES": s.stages, "num_warps": s.warps}
         head_kernel[(self._n_tiles,)](
             self.weight, stream.h, stream.sumsq, self._best, self._second, self._index,
-            self.logits if self.logits is not None else self._best, n_rows, self.eps,
-            N=self.n, K=self.k, **stream.tiles, WRITE=self.logits is not None, **options,
+            logits if logits is not None else self._best, n_rows, self.eps,
+            N=self.n, K=self.k, **stream.tiles, WRITE=logits is not None, **options,
         )  # fmt: skip
         winner_kernel[(n_rows,)](
             self._best, self._second, self._index, self.tokens, self.margins,

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specmon.kernels.stream.matmul import ROWS
-
-__all__ = ["ROWS", "Schedule", "cdiv", "default_schedule", "power_of_two"]
-
 _SM_COUNT = 132  # programs that fill an H100 or H200 once
+_RESIDUAL_BN = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +29,28 @@ def cdiv(a: int, b: int) -> int:
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least n."""
     return 1 << (n - 1).bit_length()
+
+
+#: Winners on an H200, bf16, by (op, N, K); what else was tried is in docs/benchmarks.
+_TUNED = {
+    ("qkv", 4608, 3584): Schedule(bn=128, bk=128, split=2),
+    ("o", 3584, 3584): Schedule(bn=64, bk=256, stages=5),
+    ("gate_up", 18944, 3584): Schedule(bn=64, bk=128, stages=5),
+    ("down", 3584, 18944): Schedule(bn=64, bk=256, split=2),
+    ("head", 152064, 3584): Schedule(bn=128, bk=256, stages=3),
+}
+
+
+def schedule_for(op: str, n: int, k: int, *, bn: int | None = None) -> Schedule:
+    """The schedule of `op` ("qkv", "o", "gate_up", "down", "head") for N outputs and K inputs; qkv's bn is the head size.
+
+    o and down share bn, since both leave sums of squares by tile.
+    """
+    tuned = _TUNED.get((op, n, k))
+    if tuned is not None:
+        return tuned
+    rows = bn or (_RESIDUAL_BN if op in ("o", "down") else None)
+    return default_schedule(n, k, bn=rows, may_split=op in ("qkv", "o", "down"))
 
 
 def default_schedule(n: int, k: int, *, bn: int | None = None, may_split: bool = True) -> Schedule:

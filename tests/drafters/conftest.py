@@ -17,6 +17,7 @@ from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import ReferencePasses
 from specmon.core.models.recipe import Recipe
 
 FP32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
@@ -50,7 +51,12 @@ def new_draft_model(tiny: TinyModels) -> Callable[[], ChainDrafter]:
     model = build_transformer(
         file, FP32, "cpu:0", max_positions=N_SLOTS, progress=lambda what, fraction: None
     )
-    return lambda: ChainDrafter(DraftModelStepper(model, cache(file.config), "tiny"))
+
+    def build() -> ChainDrafter:
+        kv = cache(file.config)
+        return ChainDrafter(DraftModelStepper(model, kv, ReferencePasses(model, kv), "tiny"))
+
+    return build
 
 
 @pytest.fixture(scope="session")

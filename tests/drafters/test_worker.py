@@ -167,8 +167,10 @@ def test_worker_that_cannot_build_says_why(tmp_path: Path) -> None:
         cache_dir=tmp_path,
     )
 
+    link = WorkerLink(build_drafter, (spec,), device="cpu:1", core=None, clock=lambda: 0)
+
     with pytest.raises(SpecmonError, match=r"has no config\.json"):
-        WorkerLink(build_drafter, (spec,), device="cpu:1", core=None, clock=lambda: 0)
+        _ = link.info
 
 
 def test_scripted_drafter_takes_its_script_through_the_pipe(pipe: Pipe) -> None:
