@@ -22,6 +22,8 @@ from specmon.core.session.writer import Branches, is_full, keys_only, write_all
 #: How often the thread looks for events and how long a frame waits; a kill loses the sum, below 250 ms.
 POLL_S = 0.05
 FRAME_AGE_NS = 150_000_000
+#: Events taken before the kept file and those who wait are served, however many more are there.
+PASS_EVENTS = 2_000
 
 _log = logging.getLogger(__name__)
 
@@ -125,9 +127,10 @@ class Recorder:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            self._wake.wait(POLL_S)
+            if not self._queue:
+                self._wake.wait(POLL_S)
             self._wake.clear()
-            is_last = self._closing
+            is_last = self._closing and len(self._queue) <= PASS_EVENTS
             waiting: list[threading.Event] = []
             try:
                 self._drain(waiting, is_last)
@@ -138,7 +141,7 @@ class Recorder:
                 done.set()
 
     def _drain(self, waiting: list[threading.Event], is_last: bool) -> None:
-        while self._queue:
+        for _ in range(min(len(self._queue), PASS_EVENTS)):
             item = self._queue.popleft()
             if isinstance(item, threading.Event):
                 self._store()

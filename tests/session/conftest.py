@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from specmon.core.events import (
+    ArStep,
     Branch,
     ClockSync,
     DeviceBytes,
@@ -156,6 +157,7 @@ def small_events() -> list[Event]:
         Marker(t=60_000_005, label="here"),
         Gap(t=60_000_006, count=3, reason="queue full"),
         Snapshot(t=60_000_007, counters={"rounds": 12}),
+        ArStep(t=60_000_008, kv_len=84, steps=32, ns=2_900_000),
         TurnEnd(t=60_000_008, stop_reason="length", n_tokens=30, rounds=12),
     ]
 

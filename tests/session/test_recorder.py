@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,31 @@ def test_keys_only_recorder_leaves_out_branch_tokens(tmp_path: Path, stream: Cal
     rounds = [event for event in read(spool_of(recorder)) if isinstance(event, Round)]
     recorder.close()
     assert {branch.tokens for event in rounds for branch in event.branches} == {()}
+
+
+class Flood(deque[Any]):
+    """A queue in which a new event follows every one that is taken, as long as `on`."""
+
+    on = True
+
+    def popleft(self) -> Any:
+        if self.on:
+            self.append(mark(1))
+        return super().popleft()
+
+
+def test_kept_file_grows_and_flush_returns_under_a_flood(recorder: Recorder, tmp_path: Path) -> None:
+    path = tmp_path / "kept.session"
+    recorder.keep(path)
+    put(recorder, HEADER)
+    before = path.stat().st_size
+    flood = recorder._queue = Flood([mark(1)])
+    assert recorder.flush()
+    assert path.stat().st_size > before
+    flood.on = False
+    recorder.close()
+    assert read(path)[0] == HEADER
+    assert {event.t for event in read(path)[1:]} == {1}
 
 
 class FullDisk:
