@@ -56,16 +56,22 @@ class Theme:
         return any(not color.startswith("#") for color in self.colors.values())
 
 
-def theme_names() -> list[str]:
-    """Names of the themes that ship with specmon, sorted."""
-    folder = files(__package__)
-    return sorted(
-        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+def theme_names(folder: Path | None = None) -> list[str]:
+    """Names of the themes that ship with specmon, sorted, then of the files in `folder` by their stems.
+
+    A file there with a shipped theme's name is left out: it could not be chosen.
+    """
+    shipped = sorted(
+        entry.name.removesuffix(".toml")
+        for entry in files(__package__).iterdir()
+        if entry.name.endswith(".toml")
     )
+    own = sorted(path.stem for path in folder.glob("*.toml")) if folder is not None else []
+    return shipped + [name for name in own if name not in shipped]
 
 
-def load_theme(name_or_path: str | Path) -> Theme:
-    """Load a shipped theme by name, or any theme file by its path (ending in .toml).
+def load_theme(name_or_path: str | Path, folder: Path | None = None) -> Theme:
+    """Load a theme by name, one that ships or one in `folder`, or any theme file by its path (ending in .toml).
 
     Raises: ThemeError if it does not exist, is not TOML, lacks a role, has an unknown one or a bad colour.
     """
@@ -73,14 +79,16 @@ def load_theme(name_or_path: str | Path) -> Theme:
     if wanted in theme_names():
         return parse_theme(files(__package__).joinpath(f"{wanted}.toml").read_text("utf-8"), wanted)
     path = Path(wanted)
-    if path.suffix != ".toml":
+    if folder is not None and wanted in theme_names(folder):
+        path = folder / f"{wanted}.toml"
+    elif path.suffix != ".toml":
         raise ThemeError(
-            f"There is no theme {wanted!r}; choose {', '.join(theme_names())} or give a .toml file."
+            f"There is no theme {wanted!r}; choose {', '.join(theme_names(folder))} or give a .toml file."
         )
     try:
-        return parse_theme(path.read_text("utf-8"), wanted)
+        return parse_theme(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise ThemeError(f"The theme {wanted} cannot be read: {error}.") from error
+        raise ThemeError(f"The theme {path} cannot be read: {error}.") from error
 
 
 def parse_theme(text: str, origin: str) -> Theme:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 from textual.app import App, SystemCommand
@@ -15,7 +17,7 @@ from textual.screen import Screen
 from specmon.core import paths
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError
-from specmon.themes import load_theme
+from specmon.themes import ThemeError, load_theme, theme_names
 from specmon.tui.feeds.feed import Feed
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.feeds.pump import Pump
@@ -36,6 +38,7 @@ class SpecmonApp(App[None]):
 
     Args:
         theme: a theme's name or file.
+        themes: a folder with the user's own themes, which can be named too.
         ascii: draw with ASCII signs alone.
         mouse: whether `run_app` lets the terminal report the mouse.
         initial_request: decoded as soon as the models are loaded.
@@ -51,6 +54,7 @@ class SpecmonApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", "cancel; twice quits", show=False, priority=True),
         Binding("ctrl+q", "quit", "quit", show=False),
+        Binding("T", "next_theme", "theme", show=False),
     ]
     CSS = "Screen { background: $background; }"
     TITLE = "specmon"
@@ -60,6 +64,7 @@ class SpecmonApp(App[None]):
         feed: Feed,
         *,
         theme: str = "specmon-dark",
+        themes: Path | None = None,
         ascii: bool = False,
         mouse: bool = True,
         initial_request: Request | None = None,
@@ -72,10 +77,11 @@ class SpecmonApp(App[None]):
         refresh_hz: float = 16.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        look = load_theme(theme)
+        look = load_theme(theme, themes)
         super().__init__(ansi_color=look.ansi)
         self.register_theme(textual_theme(look))
         self.theme = look.name
+        self._theme, self._themes = theme, themes
         self.mouse = mouse
         self.feed = feed
         self.pump = Pump(feed)
@@ -157,6 +163,33 @@ class SpecmonApp(App[None]):
             what = "cancelling; " if stage.cancel() else ""
             stage.say(f"{what}ctrl+c again quits", "warning")
 
+    def action_next_theme(self) -> None:
+        names = theme_names(self._themes)
+        at = names.index(self._theme) if self._theme in names else -1
+        self.use_theme(names[(at + 1) % len(names)])
+
+    def use_theme(self, name: str) -> None:
+        """Draw everything in another theme from now on; one that cannot be used is refused with the reason."""
+        self._theme = name
+        try:
+            look = replace(load_theme(name, self._themes), name=name)
+        except ThemeError as error:
+            self.say(str(error), "error")
+            return
+        self.setup.palette.use(look)
+        self.register_theme(textual_theme(look))
+        self.ansi_color = look.ansi
+        self.theme = look.name
+        self.say(f"theme {name}")
+        for screen in self.screen_stack:
+            for widget in screen.query("*"):
+                widget.refresh()
+
+    def say(self, text: str, role: Literal["text", "warning", "error"] = "text") -> None:
+        """Show a sentence in the hint row."""
+        if self.stage is not None:
+            self.stage.say(text, role)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every key of the screen, by what it does."""
         for binding in entries(b for b in type(screen).BINDINGS if isinstance(b, Binding)):
@@ -166,6 +199,8 @@ class SpecmonApp(App[None]):
                 binding.tooltip,
                 lambda action=action: self.call_later(screen.run_action, action),
             )
+        for name in theme_names(self._themes):
+            yield SystemCommand(f"theme: {name}", "draw in this theme", partial(self.use_theme, name))
 
 
 def race_lanes(config: LaneConfig) -> tuple[LaneConfig, ...]:

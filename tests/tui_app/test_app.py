@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 
+from specmon.themes import load_theme, theme_names
 from specmon.tui.app import SpecmonApp, run_app
 
 from .conftest import FakeEngine
-from .test_monitor import decoding, press, settle
+from .test_monitor import decoding, press, row, settle
 
 LiveApp = Callable[..., SpecmonApp]
 
@@ -67,7 +70,7 @@ async def test_palette_lists_the_keys_of_the_screen(live_app: LiveApp, engine: F
         assert "quit (q)" in titles
 
 
-@pytest.mark.parametrize("theme", ["specmon-light", "high-contrast", "ansi"])
+@pytest.mark.parametrize("theme", theme_names())
 async def test_every_theme_and_ascii_draw(live_app: LiveApp, engine: FakeEngine, theme: str) -> None:
     async with live_app(theme=theme, ascii=True).run_test(size=(80, 24)) as pilot:
         await decoding(pilot, engine)
@@ -77,6 +80,31 @@ async def test_every_theme_and_ascii_draw(live_app: LiveApp, engine: FakeEngine,
             strips = pilot.app.screen._compositor.render_strips()
             drawn = {char for strip in strips for segment in strip for char in segment.text}
             assert drawn <= set(map(chr, range(32, 127))), keys
+
+
+async def test_theme_key_changes_every_colour_and_says_why_not(
+    live_app: LiveApp, engine: FakeEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "zz.toml").write_text("dark = 3")
+    async with live_app(theme="specmon-light", themes=tmp_path).run_test(size=(80, 24)) as pilot:
+        monitor = await decoding(pilot, engine)
+        light = load_theme("specmon-light").colors
+        await press(pilot, "T")
+        assert "zz.toml needs a text" in row(monitor, "hints")
+        assert grounds(pilot) == {light["background"]}
+        await press(pilot, "T")
+        assert row(monitor, "hints").strip() == "theme ansi"
+        await press(pilot, "T", "T", "T")
+        await settle(pilot)
+        paper = load_theme("paper").colors
+        assert grounds(pilot) == {paper["background"]}
+        assert pilot.app.theme == "paper"
+
+
+def grounds(pilot: Pilot[None]) -> set[str]:
+    """The background colours on screen."""
+    styles = (s.style for strip in pilot.app.screen._compositor.render_strips() for s in strip)
+    return {style.bgcolor.get_truecolor().hex for style in styles if style and style.bgcolor}
 
 
 def test_app_needs_no_torch() -> None:

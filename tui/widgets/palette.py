@@ -7,8 +7,6 @@ colour is sure to be readable on another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from rich.color import Color
 from rich.style import Style
 from textual.theme import Theme as TextualTheme
@@ -19,13 +17,21 @@ _BOLD = frozenset(("title", "accent", "error"))
 _DIM_WITHOUT_COLOR = frozenset(("muted", "border", "idle", "wait"))
 
 
-@dataclass(frozen=True)
 class Palette:
-    """Styles of one theme; with `no_color` only bold, dim and reverse are used."""
+    """Styles of one theme; with `no_color` only bold, dim and reverse are used.
 
-    theme: Theme
-    no_color: bool = False
-    _styles: dict[str, Style] = field(default_factory=dict, compare=False, repr=False)
+    All panels of an app share one palette, so that `use` changes them together at the next paint.
+    """
+
+    def __init__(self, theme: Theme, no_color: bool = False) -> None:
+        self.theme = theme
+        self.no_color = no_color
+        self._styles: dict[str, Style] = {}
+
+    def use(self, theme: Theme) -> None:
+        """Give every role the colour of another theme."""
+        self.theme = theme
+        self._styles.clear()
 
     def style(self, role: str) -> Style:
         """The style of "role" or "role@ground".
