@@ -13,7 +13,7 @@ from specmon.core.models.recipe import Recipe
 from specmon.core.models.tensors import Stored, TensorFile
 from specmon.core.models.transformer import Attention, Layer, Mlp, Transformer
 from specmon.kernels.dequantise.reference import dequantise_gguf, quantise_rows_int8
-from specmon.kernels.linear import DenseLinear, Int4Linear, Int8Head, Int8Linear, Linear
+from specmon.kernels.linear import DenseLinear, Int4Linear, Int8Head, Int8Linear, Linear, into_huge_pages
 from specmon.kernels.rope.frequencies import inverse_frequencies
 from specmon.kernels.rope.reference import RopeTable
 
@@ -36,7 +36,7 @@ def build_transformer(
         progress(f"loading {file.where}", i / config.n_layers)
         layers.append(builder.layer(i))
     tied = config.tied_head or "lm_head.weight" not in file.names()
-    return Transformer(
+    model = Transformer(
         config,
         embedding_VD=builder.dense("model.embed_tokens.weight", (config.vocab_size, config.hidden_size)),
         layers=layers,
@@ -46,6 +46,8 @@ def build_transformer(
         ),
         rope=rope_table(config, builder.device, max_positions),
     )
+    into_huge_pages(model.linears())
+    return model
 
 
 def rope_table(config: ModelConfig, device: torch.device, max_positions: int) -> RopeTable:

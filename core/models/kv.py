@@ -21,6 +21,8 @@ class KvCache:
         self, *, n_layers: int, n_kv_heads: int, head_dim: int, n_slots: int, dtype: torch.dtype, device: str
     ) -> None:
         self._both = torch.zeros((2, n_layers, n_kv_heads, n_slots, head_dim), dtype=dtype, device=device)
+        self._keys: list[Tensor] = [layer.transpose(0, 1) for layer in self._both[0]]
+        self._values: list[Tensor] = [layer.transpose(0, 1) for layer in self._both[1]]
         self.n_slots = n_slots
         self.cursor = 0
 
@@ -30,11 +32,11 @@ class KvCache:
 
     def keys(self, layer: int) -> Tensor:
         """K of one layer, [S, G, D] (a view)."""
-        return self._both[0, layer].transpose(0, 1)
+        return self._keys[layer]
 
     def values(self, layer: int) -> Tensor:
         """V of one layer, [S, G, D] (a view)."""
-        return self._both[1, layer].transpose(0, 1)
+        return self._values[layer]
 
     def move(self, source: Tensor, first: int) -> None:
         """Copy the slots `source` [n] to slots first … first+n-1 (committing a branch; n ≤ K+1)."""

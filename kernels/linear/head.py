@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -20,6 +22,11 @@ class Int8Head:
         self._weight, self._scale = weight_VD, scale_V.reshape(-1).bfloat16()
         self.out_features, self.in_features = weight_VD.shape
         self.weight_bytes = self._linear.weight_bytes
+
+    def move(self, put: Callable[[Tensor], Tensor]) -> None:
+        """Replace the weight by `put`'s copy (on CPU)."""
+        if self._weight.device.type == "cpu":
+            self._weight = self._linear.weight = put(self._weight)
 
     def __call__(self, x_RD: Tensor) -> Tensor:
         """Logits of R rows. Shapes: x_RD [R, D], fp32 for sharp results -> [R, V] fp32."""

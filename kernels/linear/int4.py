@@ -9,6 +9,8 @@ Source: ggml's block_q4_1 and torch's `_weight_int4pack_mm_for_cpu`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -52,6 +54,10 @@ class Int4Linear:
         """
         codes, scale, minimum = unpack_q4_1(torch.cat(blocks))
         return cls(codes, scale, minimum, bias)
+
+    def move(self, put: Callable[[Tensor], Tensor]) -> None:
+        """Replace the packed weight and its scales by `put`'s copies."""
+        self._packed, self._scale_zero = put(self._packed), put(self._scale_zero)
 
     def __call__(self, x_RK: Tensor) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N] bf16."""

@@ -8,6 +8,8 @@ Source: torch's `_weight_int8pack_mm`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -36,13 +38,18 @@ class Int8Linear:
             self._dense = DenseLinear((weight_NK.float() * scale.float()[:, None]).bfloat16(), bias_N)
             self.weight_bytes = self._dense.weight_bytes
             return
-        self._weight, self._scale = weight_NK.contiguous(), scale
+        self.weight, self.scale = weight_NK.contiguous(), scale
         self._bias = None if bias_N is None else bias_N.bfloat16()
-        self.weight_bytes = tensor_bytes(self._weight, self._scale, self._bias)
+        self.weight_bytes = tensor_bytes(self.weight, self.scale, self._bias)
+
+    def move(self, put: Callable[[Tensor], Tensor]) -> None:
+        """Replace the weight by `put`'s copy (on CPU)."""
+        if self._dense is None:
+            self.weight = put(self.weight)
 
     def __call__(self, x_RK: Tensor) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N] bf16."""
         if self._dense is not None:
             return self._dense(x_RK)
-        y_RN = torch._weight_int8pack_mm(x_RK.to(self.dtype), self._weight, self._scale)
+        y_RN = torch._weight_int8pack_mm(x_RK.to(self.dtype), self.weight, self.scale)
         return y_RN if self._bias is None else y_RN + self._bias
