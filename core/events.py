@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "1.0"
+SCHEMA = "1.1"
 
 Decoder = Literal["ar", "sd", "ssd"]
 SpanKind = Literal["prefill", "draft", "branch_draft", "verify", "accept", "handoff", "collective", "wait"]
@@ -262,6 +262,14 @@ class Snapshot(Event, frozen=True, kw_only=True, tag="Snapshot"):
     counters: dict[str, float]
 
 
+class ArStep(Event, frozen=True, kw_only=True, tag="ArStep"):
+    """How long an AR step of this lane's target takes: median `ns` of `steps` steps at `kv_len` (schema 1.1)."""
+
+    kv_len: int
+    steps: int
+    ns: int
+
+
 AnyEvent = (
     Header
     | Lane
@@ -277,4 +285,5 @@ AnyEvent = (
     | Marker
     | Gap
     | Snapshot
+    | ArStep
 )

@@ -24,7 +24,7 @@ from specmon.core.engine.messages import (
 )
 from specmon.core.engine.stream import OpenTurns, Stream
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.core.events import Event, Turn
+from specmon.core.events import ArStep, Event, Turn
 from specmon.core.hardware import Machine, resolve_devices, survey
 from specmon.core.telemetry import TelemetryThread
 
@@ -91,10 +91,13 @@ class Work:
         self._run(race(lanes, command.request, turn=self.turns, cancelled=cancelled))
 
     def measure_ar(self, command: MeasureAr) -> None:
-        """Time AR steps at the lane's present KV length."""
+        """Time AR steps at the lane's present KV length; the stream keeps the result, for whoever replays it."""
         if command.steps < 1:
             raise UsageError(f"{command.steps} steps cannot be timed.", "Ask for at least one.")
         kv_len, step_ns = self._lane(command.lane).measure_ar(command.steps)
+        self._stream.emit(
+            ArStep(t=self._stream.clock(), lane=command.lane, kv_len=kv_len, steps=command.steps, ns=step_ns)
+        )
         self._notify(ArMeasured(lane=command.lane, steps=command.steps, kv_len=kv_len, step_ns=step_ns))
 
     def close(self) -> None:

@@ -7,10 +7,10 @@ so two ledgers fed with the same events agree.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from specmon.core.events import (
     AnyEvent,
+    ArStep,
     ClockSync,
     DeviceInfo,
     Gap,
@@ -32,22 +32,16 @@ LOG_LINES = 2_000
 TELEMETRY_SAMPLES = 1_200  # four minutes at 5 Hz
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArStep:
-    """How long an AR step took, over how many steps and at which KV length."""
-
-    kv_len: int
-    steps: int
-    ns: int
-
-
 class LaneMetrics:
     """One lane: how it is configured now, and its turns, oldest first."""
 
-    def __init__(self, lane: Lane, telemetry: dict[str, Telemetry]) -> None:
+    def __init__(
+        self, lane: Lane, telemetry: dict[str, Telemetry], history: dict[str, deque[Telemetry]]
+    ) -> None:
         self.lane = lane
         self.turns: list[TurnMetrics] = []
         self.telemetry = telemetry  # newest of each device; devices are shared, so all lanes see the same
+        self.telemetry_history = history  # older ones too, oldest first
         self.ar_step: ArStep | None = None
         self._by_number: dict[int, TurnMetrics] = {}
 
@@ -63,7 +57,7 @@ class LaneMetrics:
         """
         if ns < 1:
             raise ValueError(f"an AR step takes at least 1 ns, not {ns}")
-        self.ar_step = ArStep(kv_len=kv_len, steps=steps, ns=ns)
+        self.ar_step = ArStep(t=0, lane=self.lane.lane, kv_len=kv_len, steps=steps, ns=ns)
 
     def turn(self, number: int) -> TurnMetrics | None:
         """The turn that its events call `number`."""
@@ -130,6 +124,8 @@ class Ledger:
                 self.clocks[event.device] = event
             case Marker():
                 self.markers.append(event)
+            case ArStep():
+                self._feed_ar_step(event)
             case Gap():
                 self.gaps.append(event)
             case _:  # Sample and Snapshot hold other programs' figures and a file's keyframes
@@ -149,7 +145,7 @@ class Ledger:
     def _feed_lane(self, lane: Lane) -> None:
         known = self.lanes.get(lane.lane)
         if known is None:
-            self.lanes[lane.lane] = LaneMetrics(lane, self.telemetry)
+            self.lanes[lane.lane] = LaneMetrics(lane, self.telemetry, self.telemetry_history)
             return
         if _same_target(known.lane, lane) is False:
             known.ar_step = None
@@ -180,10 +176,21 @@ class Ledger:
         """A whole AR turn is a measurement of the AR step for every lane with the same target."""
         if turn.lane.decoder != "ar" or turn.decode_ns <= 0:
             return
+        kv_len = turn.turn.prompt_tokens + turn.n_tokens // 2
+        self._spread_ar_step(turn.lane, kv_len, turn.n_rounds, max(1, turn.decode_ns // turn.n_rounds))
+
+    def _feed_ar_step(self, step: ArStep) -> None:
+        lane = self.lanes.get(step.lane)
+        if lane is None:
+            self.orphans += 1
+        elif step.ns > 0:
+            self._spread_ar_step(lane.lane, step.kv_len, step.steps, step.ns)
+
+    def _spread_ar_step(self, measured: Lane, kv_len: int, steps: int, ns: int) -> None:
+        """Every lane with the target that was measured knows how long its AR step takes."""
         for lane in self.lanes.values():
-            if _same_target(lane.lane, turn.lane):
-                kv_len = turn.turn.prompt_tokens + turn.n_tokens // 2
-                lane.set_ar_step(kv_len, turn.n_rounds, max(1, turn.decode_ns // turn.n_rounds))
+            if _same_target(lane.lane, measured):
+                lane.set_ar_step(kv_len, steps, ns)
 
     def _feed_telemetry(self, sample: Telemetry) -> None:
         self.telemetry[sample.device] = sample

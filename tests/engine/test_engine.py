@@ -31,7 +31,7 @@ from specmon.core.engine.messages import (
     Refused,
     Request,
 )
-from specmon.core.events import Event, Header, Lane, Marker, Prefill, Round, Turn, TurnEnd
+from specmon.core.events import ArStep, Event, Header, Lane, Marker, Prefill, Round, Turn, TurnEnd
 from specmon.core.session.reader import SessionReader
 from specmon.core.session.recover import list_recoverable
 
@@ -219,9 +219,9 @@ def test_a_failed_load_leaves_the_lane_as_it_was(loaded, drain):
 def test_measure_ar_answers(loaded, drain):
     client, _ = loaded()
     client.send(MeasureAr(steps=4))
-    assert of_kind(ArMeasured, drain(client, answered("MeasureAr"))) == [
-        ArMeasured(lane=0, steps=4, kv_len=7, step_ns=4)
-    ]
+    items = drain(client, answered("MeasureAr"))
+    assert of_kind(ArMeasured, items) == [ArMeasured(lane=0, steps=4, kv_len=7, step_ns=4)]
+    assert [(step.steps, step.kv_len, step.ns) for step in of_kind(ArStep, items)] == [(4, 7, 4)]
 
 
 def test_mark_goes_into_the_stream_while_decoding(loaded, drain):

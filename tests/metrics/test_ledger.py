@@ -1,6 +1,7 @@
 import msgspec
 
 from specmon.core.events import (
+    ArStep,
     ClockSync,
     Gap,
     Header,
@@ -72,6 +73,21 @@ def test_ar_turn_measures_the_ar_step_for_later_turns(stream, plan, ledger_of):
     step = ledger.lanes[0].ar_step
     assert step is not None
     assert (step.ns, step.steps, step.kv_len) == (4_100_000, 4, 12)
+
+
+def test_measured_ar_step_of_a_stream_counts_for_all_lanes_of_the_target(race_stream, plan, ledger_of):
+    events = race_stream([([plan(1)] * 4, {"decoder": "sd"}), ([plan(1)] * 4, {"decoder": "ssd"})])
+    ledger = ledger_of([*events, ArStep(t=events[-1].t, lane=1, kv_len=84, steps=32, ns=2_900_000)])
+    assert [ledger.lanes[i].ar_step_ns for i in (0, 1)] == [2_900_000, 2_900_000]
+    assert ledger.lanes[0].ar_step.kv_len == 84
+
+
+def test_ar_step_of_no_time_or_no_lane_is_not_taken(stream, plan, ledger_of):
+    events = stream([plan(1)] * 4, decoder="sd")
+    nonsense = [ArStep(t=events[-1].t, lane=lane, kv_len=84, steps=32, ns=0) for lane in (0, 7)]
+    ledger = ledger_of([*events, *nonsense])
+    assert ledger.lanes[0].ar_step is None
+    assert ledger.orphans == 1
 
 
 def test_ar_step_is_forgotten_with_another_target(stream, plan, ledger_of):
