@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,8 @@ class SpecmonApp(App[None]):
         race_lanes: race `initial_request` on these instead of decoding it once.
         refresh_hz: how often the feed is drained; 0 leaves that to the caller of `tick`.
         clock: seconds that only grow.
+        keys: keys for actions by name, as a config file gives them.
+        notes: sentences to say at the start.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -76,6 +78,8 @@ class SpecmonApp(App[None]):
         race_lanes: tuple[LaneConfig, ...] = (),
         refresh_hz: float = 16.0,
         clock: Callable[[], float] = time.monotonic,
+        keys: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         look = load_theme(theme, themes)
         super().__init__(ansi_color=look.ansi)
@@ -86,8 +90,14 @@ class SpecmonApp(App[None]):
         self.feed = feed
         self.pump = Pump(feed)
         self.setup = Setup(
-            pump=self.pump, palette=Palette(look, no_color=self.no_color), clock=clock, ascii=ascii
+            pump=self.pump,
+            palette=Palette(look, no_color=self.no_color),
+            clock=clock,
+            ascii=ascii,
+            keys=keys or {},
         )
+        self.pump.warnings += notes
+        self._notes = notes
         self._start = Start(
             config=config or LaneConfig(),
             request=initial_request,
@@ -124,6 +134,8 @@ class SpecmonApp(App[None]):
                 self._open_race(self._start.request)
             else:
                 stage.begin()
+        for note in self._notes:
+            self.say(note, "warning")
         if self._refresh_hz > 0:
             self.set_interval(1 / self._refresh_hz, self.tick)
 
@@ -192,7 +204,7 @@ class SpecmonApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette: every key of the screen, by what it does."""
-        for binding in entries(b for b in type(screen).BINDINGS if isinstance(b, Binding)):
+        for binding in entries(screen.keys if isinstance(screen, Stage) else ()):
             action = binding.action
             yield SystemCommand(
                 f"{binding.description} ({binding.key_display})",

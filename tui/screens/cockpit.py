@@ -173,7 +173,7 @@ class Cockpit(Stage):
 
     def hint_keys(self) -> list[Binding]:
         """The keys the hint row tells of."""
-        return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
+        return self.keys
 
     @property
     def lane_metrics(self) -> LaneMetrics | None:

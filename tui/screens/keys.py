@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingsMap
 
+from specmon.core.errors import UsageError
 from specmon.tui.screens.arrangement import PANELS
 from specmon.tui.widgets.lines import Line, line_width
 
@@ -36,7 +38,8 @@ def key(
     """One binding.
 
     `keys` are single characters or Textual key names separated by spaces; `shown` is how they are written (as
-    typed if None); `label` stands in the hint row if `hint`; `help` is the sentence in the help.
+    typed if None); `label` stands in the hint row if `hint`; `help` is the sentence in the help. Its id is the
+    name under which a user's config gives it other keys.
     """
     names = ",".join(_NAMES.get(name, name) for name in keys.split())
     return Binding(
@@ -47,7 +50,46 @@ def key(
         key_display=shown or keys,
         tooltip=help,
         group=Binding.Group(section),
+        id=action_name(action),
     )
+
+
+def action_name(action: str) -> str:
+    """The name of an action in a config file: "freeze", and "select_back" for select(-1)."""
+    name, _, rest = action.removeprefix("app.").partition("(")
+    value = rest.rstrip(")").strip("'").replace("-", "_")
+    return "_".join(filter(None, (name, {"_1": "back", "1": "on"}.get(value, value))))
+
+
+def remapped(bindings: Iterable[Binding], keys: Mapping[str, str]) -> list[Binding]:
+    """The bindings with the keys that `keys` gives some of them by name, written as in `key`.
+
+    Raises: UsageError if two of them end up on one key.
+    """
+    result = [_with_keys(binding, keys) for binding in bindings]
+    taken: dict[str, Binding] = {}
+    for binding in result:
+        for name in binding.key.split(","):
+            other = taken.setdefault(name, binding)
+            if other.id != binding.id:
+                raise UsageError(f"The key {name} would do both {other.id} and {binding.id}.")
+    return result
+
+
+def _with_keys(binding: Binding, keys: Mapping[str, str]) -> Binding:
+    wanted = keys.get(binding.id or "")
+    if not wanted:
+        return binding
+    names = ",".join(_NAMES.get(name, name) for name in wanted.split())
+    return replace(binding, key=names, key_display=wanted)
+
+
+def rebound(bound: BindingsMap, bindings: Iterable[Binding]) -> BindingsMap:
+    """`bound` with these bindings in place of those with the same ids."""
+    bindings = list(bindings)
+    ids = {binding.id for binding in bindings}
+    kept = [binding for _, binding in bound if binding.id is None or binding.id not in ids]
+    return BindingsMap([*kept, *bindings])
 
 
 def panel_keys() -> list[Binding]:

@@ -137,7 +137,7 @@ class RaceScreen(Stage):
 
     @property
     def _keys(self) -> list[Binding]:
-        return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
+        return self.keys
 
     # --- the race -------------------------------------------------------------------------------------------
 

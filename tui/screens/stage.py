@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
+from textual.binding import Binding
 from textual.screen import Screen
 
 from specmon.tui.feeds.feed import FeedItem
 from specmon.tui.feeds.pump import Pump
+from specmon.tui.screens.keys import rebound, remapped
 from specmon.tui.widgets.lines import Line
 from specmon.tui.widgets.palette import Palette
 
@@ -19,12 +21,18 @@ NUMBERS_EVERY_S = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What all screens share: the pump, how things look, and the clock (seconds)."""
+    """What all screens share: the pump, how things look, the clock (seconds), and keys given to actions by name."""
 
     pump: Pump
     palette: Palette
     clock: Callable[[], float]
     ascii: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+
+def own_bindings(screen: type[Screen[None]]) -> list[Binding]:
+    """The bindings a screen's class lists."""
+    return [binding for binding in screen.BINDINGS if isinstance(binding, Binding)]
 
 
 class Stage(Screen[None]):
@@ -34,6 +42,8 @@ class Stage(Screen[None]):
         super().__init__()
         self.setup = setup
         self.pump = setup.pump
+        self.keys = remapped(own_bindings(type(self)), setup.keys)
+        self._bindings = rebound(self._bindings, self.keys)
         self._said: tuple[Line, float] | None = None
         self._numbers_at = float("-inf")
 
