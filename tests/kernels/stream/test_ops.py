@@ -1,0 +1,239 @@
+"""Each streaming kernel against the formula in its docstring, at shapes that fill no tile, and row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specmon.kernels.attention.split import CHUNK, SplitAttention
+from specmon.kernels.rope.frequencies import inverse_frequencies
+from specmon.kernels.stream.launch import (
+    HeadMatmul,
+    HeadShape,
+    QkvMatmul,
+    ResidualMatmul,
+    Stream,
+    SwigluMatmul,
+    embed,
+)
+from specmon.kernels.stream.matmul import ROWS
+from specmon.kernels.stream.schedule import Schedule
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+EPS = 1e-5
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, device=DEVICE)
+
+
+def padded(rows: Tensor) -> Tensor:
+    return F.pad(rows, (0, 0, 0, ROWS - len(rows)))
+
+
+def stream_of(residual: Tensor, norm: Tensor, tile: int) -> Stream:
+    """A stream that holds `residual`, as a kernel before would have left it."""
+    width = residual.shape[1]
+    stream = Stream(width, tile, torch.float32, DEVICE)
+    embed(torch.arange(ROWS, device=DEVICE), padded(residual), norm, stream, len(residual))
+    return stream
+
+
+def normed(residual: Tensor, norm: Tensor) -> Tensor:
+    return F.rms_norm(residual, norm.shape, norm, EPS)
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "schedule"),
+    [
+        (96, 64, Schedule(bn=32, bk=32, split=2, stages=2)),
+        (80, 96, Schedule(bn=32, bk=64, split=1, stages=2)),
+        (40, 48, Schedule(bn=16, bk=16, split=3, stages=2)),
+    ],
+)
+@pytest.mark.parametrize("biased", [False, True])
+def test_residual_matmul_adds_and_prepares_the_next_norm(
+    n: int, k: int, schedule: Schedule, biased: bool
+) -> None:
+    weight, bias, norm = rand(n, k), rand(n) if biased else None, rand(n)
+    residual, x = rand(5, n), rand(5, k)
+    stream = stream_of(residual, norm, schedule.bn)
+    ResidualMatmul(weight, bias, schedule)(padded(x), stream, norm, 5)
+
+    expected = residual + F.linear(x, weight, bias)
+    close(stream.residual[:5], expected)
+    close(stream.h[:5], expected * norm)
+    close(stream.sumsq.sum(0)[:5], expected.square().sum(1))
+
+
+def test_split_counters_are_ready_for_the_next_launch() -> None:
+    schedule = Schedule(bn=16, bk=16, split=2, stages=2)
+    weight, norm, x = rand(32, 32), rand(32), rand(3, 32)
+    matmul = ResidualMatmul(weight, None, schedule)
+    results = []
+    for _ in range(2):
+        stream = stream_of(torch.zeros(3, 32, device=DEVICE), norm, 16)
+        matmul(padded(x), stream, norm, 3)
+        results.append(stream.residual.clone())
+
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize(("n", "k"), [(96, 64), (40, 80)])
+def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int) -> None:
+    weight, norm, residual = rand(2 * n, k) * 0.2, rand(k), rand(4, k)
+    out = torch.zeros(ROWS, n, device=DEVICE)
+    SwigluMatmul(weight, Schedule(bn=32, bk=32, stages=2), EPS)(stream_of(residual, norm, 16), out, 4)
+
+    gate, up = F.linear(normed(residual, norm), weight).chunk(2, dim=1)
+    close(out[:4], F.silu(gate) * up)
+    assert not out[4:].any()
+
+
+@pytest.mark.parametrize("vocabulary", [300, 64, 257])
+def test_head_names_the_best_token_and_its_margin(vocabulary: int) -> None:
+    weight, norm, residual = rand(vocabulary, 64), rand(64), rand(6, 64)
+    head = HeadMatmul(weight, Schedule(bn=64, bk=64, stages=2), EPS)
+    logits = torch.zeros(ROWS, vocabulary, device=DEVICE)
+    head(stream_of(residual, norm, 32), 6, logits)
+
+    expected = F.linear(normed(residual, norm), weight)
+    best = expected.topk(2, dim=1)
+    close(logits[:6], expected)
+    assert head.tokens[:6].tolist() == best.indices[:, 0].tolist()
+    close(head.margins[:6], best.values[:, 0] - best.values[:, 1])
+
+
+def test_head_gives_ties_to_the_lower_token() -> None:
+    weight = torch.zeros(200, 32, device=DEVICE)
+    weight[[70, 130, 190]] = 1.0
+    norm = torch.ones(32, device=DEVICE)
+    head = HeadMatmul(weight, Schedule(bn=64, bk=32, stages=2), EPS)
+    head(stream_of(torch.ones(1, 32, device=DEVICE), norm, 32), 1)
+
+    assert head.tokens[0] == 70
+    assert head.margins[0] == 0
+
+
+SHAPE = HeadShape(n_heads=6, n_kv_heads=2, head_dim=16)
+Heads = tuple[Tensor, Tensor, Tensor]
+
+
+class _Layer:
+    """qkv and attention of one layer, K and V laid out differently."""
+
+    def __init__(self, *, biased: bool, head_norms: bool) -> None:
+        n = (SHAPE.n_heads + 2 * SHAPE.n_kv_heads) * SHAPE.head_dim
+        self.weight, self.bias = rand(n, 64) * 0.2, rand(n) if biased else None
+        self.norms = (rand(16), rand(16)) if head_norms else None
+        self.qkv = QkvMatmul(
+            self.weight, self.bias, self.norms, SHAPE, Schedule(bn=16, bk=32, split=2, stages=2), EPS
+        )
+        inverse, _ = inverse_frequencies(16, 10_000.0)
+        angles = torch.arange(800)[:, None] * inverse
+        self.cos, self.sin = angles.cos().to(DEVICE), angles.sin().to(DEVICE)
+        self.keys = rand(SHAPE.n_kv_heads, 800, 16).transpose(0, 1)
+        self.values = rand(800, SHAPE.n_kv_heads, 16)
+        self.attention = SplitAttention(6, 2, 16, 800, DEVICE, query_tile=16)
+
+    def run(self, stream: Stream, cursor: int, n_rows: int) -> Heads:
+        q, out = torch.zeros(2, ROWS, SHAPE.n_heads, 16, device=DEVICE)
+        at = torch.tensor([cursor], dtype=torch.int32, device=DEVICE)
+        self.qkv(stream, self.cos, self.sin, at, q, self.keys, self.values, n_rows)
+        self.attention(q, self.keys, self.values, at, out, n_rows)
+        return q[:n_rows], self.keys[cursor : cursor + n_rows].clone(), out[:n_rows]
+
+    def expected_heads(self, x: Tensor, cursor: int) -> Heads:
+        heads = F.linear(x, self.weight, self.bias).view(len(x), -1, 16)
+        q, k, v = heads.split((SHAPE.n_heads, SHAPE.n_kv_heads, SHAPE.n_kv_heads), dim=1)
+        if self.norms is not None:
+            q, k = (F.rms_norm(t, (16,), w, EPS) for t, w in zip((q, k), self.norms, strict=True))
+        return self._turned(q, cursor), self._turned(k, cursor), v
+
+    def _turned(self, x: Tensor, cursor: int) -> Tensor:
+        rows = slice(cursor, cursor + len(x))
+        cos, sin = self.cos[rows, None], self.sin[rows, None]
+        low, high = x.chunk(2, dim=-1)
+        return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("head_norms", [False, True])
+def test_qkv_biases_norms_turns_and_appends(biased: bool, head_norms: bool) -> None:
+    layer, norm, residual = _Layer(biased=biased, head_norms=head_norms), rand(64), rand(5, 64)
+    before = layer.values.clone()
+    q, k, _ = layer.run(stream_of(residual, norm, 32), 250, 5)
+
+    want_q, want_k, want_v = layer.expected_heads(normed(residual, norm), 250)
+    close(q, want_q)
+    close(k, want_k)
+    close(layer.values[250:255], want_v)
+    assert torch.equal(layer.values[:250], before[:250])
+    assert torch.equal(layer.values[255:], before[255:])
+
+
+@pytest.mark.parametrize("cursor", [0, 1, 254, CHUNK, 2 * CHUNK - 2, 700])
+@pytest.mark.parametrize("n_rows", [1, 7])
+def test_attention_sees_each_rows_own_length(cursor: int, n_rows: int) -> None:
+    layer, norm = _Layer(biased=False, head_norms=False), rand(64)
+    q, _, out = layer.run(stream_of(rand(n_rows, 64), norm, 32), cursor, n_rows)
+
+    for row in range(n_rows):
+        length = cursor + row + 1
+        keys, values = (
+            t[:length].transpose(0, 1).repeat_interleave(3, dim=0) for t in (layer.keys, layer.values)
+        )
+        want = F.scaled_dot_product_attention(q[row][:, None], keys, values)[:, 0]
+        close(out[row], want)
+
+
+def test_stale_slots_are_never_read() -> None:
+    layer, norm, residual = _Layer(biased=False, head_norms=False), rand(64), rand(3, 64)
+    _, _, clean = layer.run(stream_of(residual, norm, 32), 250, 3)
+    layer.keys[253:] = float("nan")
+    layer.values[253:] = float("nan")
+    _, _, poisoned = layer.run(stream_of(residual, norm, 32), 250, 3)
+
+    assert torch.equal(clean, poisoned)
+
+
+def _rows_alone(run: Callable[[list[int]], Tensor], n_rows: int) -> None:
+    together = run(list(range(n_rows)))
+    for row in range(n_rows):
+        assert torch.equal(run([row])[0], together[row]), row
+    assert torch.equal(run(list(reversed(range(n_rows)))), together.flip(0))
+
+
+@pytest.mark.parametrize("n_rows", [2, 5, 16])
+def test_matmul_rows_stand_alone(n_rows: int) -> None:
+    residual, norm = rand(n_rows, 64), rand(64)
+    swiglu = SwigluMatmul(rand(160, 64), Schedule(bn=32, bk=32, stages=2), EPS)
+    down = ResidualMatmul(rand(64, 80), None, Schedule(bn=32, bk=16, split=5, stages=2))
+
+    def run(rows: list[int]) -> Tensor:
+        stream = stream_of(residual[rows], norm, 32)
+        inner = torch.zeros(ROWS, 80, device=DEVICE)
+        swiglu(stream, inner, len(rows))
+        down(inner, stream, norm, len(rows))
+        return stream.residual[: len(rows)].clone()
+
+    _rows_alone(run, n_rows)
+
+
+@pytest.mark.parametrize("cursor", [3, 253, 2 * CHUNK - 1])
+@pytest.mark.parametrize("n_rows", [5, 16])
+def test_attention_rows_equal_one_row_at_a_time(cursor: int, n_rows: int) -> None:
+    layer, norm, residual = _Layer(biased=True, head_norms=True), rand(64), rand(n_rows, 64)
+    _, together_k, together = layer.run(stream_of(residual, norm, 32), cursor, n_rows)
+    for row in range(n_rows):
+        _, k, out = layer.run(stream_of(residual[row : row + 1], norm, 32), cursor + row, 1)
+        assert torch.equal(k[0], together_k[row])
+        assert torch.equal(out[0], together[row]), row

@@ -1,0 +1,82 @@
+"""Whole models through the streaming kernels: the reference's numbers, and rows that stand alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from specmon.core.models.build import build_transformer
+from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import ReferencePasses
+from specmon.core.models.recipe import Recipe
+from specmon.core.models.streamed import StreamedModel, StreamedPasses
+from specmon.core.models.transformer import Transformer
+
+DEVICE = "cuda:0" if torch.cuda.is_available() else "cpu:0"
+FP32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
+PROMPT, TOKENS = [5, 9, 23, 77, 14, 30, 8], [3, 50, 21, 90, 44]
+TAPS = (1, 3)
+Build = Callable[[str], Transformer]
+
+
+@pytest.fixture
+def build(tiny: Any) -> Build:
+    def model(family: str) -> Transformer:
+        file = HfFolder(tiny.target(family))
+        return build_transformer(file, FP32, DEVICE, max_positions=700, progress=lambda what, part: None)
+
+    return model
+
+
+def cache(model: Transformer) -> KvCache:
+    c = model.config
+    return KvCache(
+        n_layers=c.n_layers,
+        n_kv_heads=c.n_kv_heads,
+        head_dim=c.head_dim,
+        n_slots=640,
+        dtype=torch.float32,
+        device=str(model.device),
+    )
+
+
+@pytest.mark.parametrize("family", ["llama", "llama-tied", "qwen2", "qwen3"])
+def test_streamed_rows_give_the_references_numbers(build: Build, family: str) -> None:
+    model = build(family)
+    reference = ReferencePasses(model, cache(model))
+    streamed = StreamedPasses(StreamedModel(model), cache(model))
+    ids = torch.tensor(PROMPT, device=model.device)
+    for passes in (reference, streamed):
+        passes.prefill(ids, 0, ())
+
+    want = reference.rows(TOKENS, len(PROMPT), TAPS, logits=True)
+    got = streamed.rows(TOKENS, len(PROMPT), TAPS, logits=True)
+
+    assert got.greedy == want.greedy
+    torch.testing.assert_close(got.logits_RV, want.logits_RV, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(got.features_RF, want.features_RF, rtol=1e-3, atol=1e-3)
+    assert [got.margin(i) for i in range(5)] == pytest.approx([want.margin(i) for i in range(5)], abs=2e-3)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_streamed_verification_has_the_bits_of_single_steps(build: Build, family: str) -> None:
+    model = build(family)
+    streamed_model = StreamedModel(model)
+    ids = torch.tensor(PROMPT, device=model.device)
+    at_once, stepwise = (StreamedPasses(streamed_model, cache(model)) for _ in range(2))
+    for passes in (at_once, stepwise):
+        passes.prefill(ids, 0, ())
+
+    verified = at_once.rows(TOKENS, len(PROMPT), (), logits=True)
+    assert verified.logits_RV is not None
+    together = verified.logits_RV.clone()
+    for i, token in enumerate(TOKENS):
+        step = stepwise.rows([token], len(PROMPT) + i, (), logits=True)
+        assert step.logits_RV is not None
+        assert torch.equal(step.logits_RV[0], together[i])
+        assert step.greedy == verified.greedy[i : i + 1]
+        assert step.margin(0) == verified.margin(i)
