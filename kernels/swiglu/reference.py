@@ -22,8 +22,8 @@ def swiglu(gate_up_R2I: Tensor) -> Tensor:
 
     Shapes: gate_up_R2I [R, 2·I] (gate first) -> [R, I], same dtype.
     """
-    gate_RI, up_RI = gate_up_R2I.chunk(2, dim=-1)
-    rows, width = gate_RI.shape
+    rows, width = gate_up_R2I.shape[0], gate_up_R2I.shape[1] // 2
+    gate_RI, up_RI = gate_up_R2I.narrow(1, 0, width), gate_up_R2I.narrow(1, width, width)
     together = _rows_together(width) if gate_up_R2I.device.type == "cpu" else rows
     if rows <= together:
         return F.silu(gate_RI).mul_(up_RI)
