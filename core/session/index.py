@@ -56,10 +56,14 @@ class FrameIndex(msgspec.Struct, frozen=True, kw_only=True):
         return cls(frames=tuple(frames), end=end, torn=torn, damage=tuple(damage))
 
     @staticmethod
-    def lines(fd: int, info: FrameInfo) -> list[bytes]:
+    def raw(fd: int, info: FrameInfo) -> bytes:
+        """Read one frame's lines, each with its newline. Raises DamagedFrame where it is not intact; OSError."""
+        return decompress(os.pread(fd, info.data_bytes, info.data_offset), info.raw_bytes)
+
+    @classmethod
+    def lines(cls, fd: int, info: FrameInfo) -> list[bytes]:
         """Read one frame's lines, newlines excluded. Raises DamagedFrame where it is not intact; OSError."""
-        data = os.pread(fd, info.data_bytes, info.data_offset)
-        return decompress(data, info.raw_bytes).split(b"\n")[:-1]
+        return cls.raw(fd, info).split(b"\n")[:-1]
 
 
 def _next_mark(fd: int, start: int, size: int) -> int:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.core.events import SCHEMA, Event, Header
+from specmon.core.events import SCHEMA, Event, Gap, Header
+from specmon.core.session.codec import Unknown, is_newer_minor
 from specmon.core.session.frames import DamagedFrame, parse_mark
 from specmon.core.session.header import not_a_session, parse_header, plain_name
 from specmon.core.session.index import FrameIndex
 from specmon.core.session.lines import FrameReport, damage_gap, read_lines
+from specmon.core.session.skim import Skim, skim
 from specmon.core.session.target import reason_of
 
 
@@ -70,8 +72,33 @@ class SessionReader:
     def events_from(self, frame_index: int) -> Iterator[Event]:
         """Yield the events of frame `frame_index` and those after it."""
         for number in range(frame_index, len(self.frames)):
-            yield from self._before(number)
-            yield from self._frame_events(number)
+            if (gap := self.gap_before(number)) is not None:
+                yield gap
+            yield from self.frame_events(number)
+
+    @property
+    def n_events(self) -> int:
+        """Events of the file, lost ones included."""
+        last = self.frames[-1]
+        return last.first_event + last.events
+
+    def skim(self, number: int) -> Skim:
+        """Find the rounds of frame `number` without reading them whole; a damaged frame has none."""
+        info = self.frames[number]
+        report = self._reports.setdefault(number, FrameReport())
+        if is_newer_minor(self.header.schema):
+            deque(self.frame_events(number), maxlen=0)  # for the count of what is unknown here
+            report = self._reports[number]
+        try:
+            skimmed = skim(self._index.raw(self._fd, info))
+        except DamagedFrame:
+            report.damaged = True
+            return Skim(n_lines=info.events)
+        except OSError as error:
+            raise SpecmonError(f"{self.path} cannot be read: {reason_of(error)}.") from None
+        report.bad_lines = max(report.bad_lines, skimmed.bad_lines)
+        report.unknown_kinds = Counter(e.kind for _, e in skimmed.others if isinstance(e, Unknown))
+        return skimmed
 
     def close(self) -> None:
         """Close the file; events cannot be read any more."""
@@ -91,17 +118,17 @@ class SessionReader:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
 
-    def _before(self, number: int) -> Iterator[Event]:
-        """A gap where frames before this one are missing because a mark is damaged."""
+    def gap_before(self, number: int) -> Gap | None:
+        """Stand in for frames before frame `number` that are missing because a mark is damaged."""
         info = self.frames[number]
         expected = 0
         if number:
             previous = self.frames[number - 1]
             expected = previous.first_event + previous.events
-        if info.first_event > expected:
-            yield damage_gap(info.t, info.first_event - expected)
+        return damage_gap(info.t, info.first_event - expected) if info.first_event > expected else None
 
-    def _frame_events(self, number: int) -> Iterator[Event]:
+    def frame_events(self, number: int) -> Iterator[Event]:
+        """Yield the events of frame `number`; of a damaged one a `Gap`."""
         info = self.frames[number]
         report = self._reports[number] = FrameReport()
         try:

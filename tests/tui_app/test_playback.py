@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from specmon.core.events import Header, Lane, Marker, Prefill, Round, Telemetry, Turn, TurnEnd
-from specmon.tui.feeds.playback import FOLD_NS, Playback, Speed
+from specmon.tui.feeds.playback import Playback, Speed
 from specmon.tui.feeds.seek import go_to
+from specmon.tui.feeds.stops import FOLD_NS
 
 MS = 1_000_000
 
@@ -47,18 +48,18 @@ def turn_events(turn: int, start: int, rounds: int, *, slow: int | None = None) 
 def playback() -> Playback:
     """Two turns of 4 and 3 rounds, five seconds apart; all stops: 0 1 2 3 4 | 5 6 7 8."""
     playback = Playback()
-    playback.append(Header(t=0))
-    playback.append(Lane(t=0, decoder="sd", target="m"))
+    playback.stops.add(Header(t=0))
+    playback.stops.add(Lane(t=0, decoder="sd", target="m"))
     for event in turn_events(0, 0, 4, slow=1) + turn_events(1, 5_000 * MS, 3):
-        playback.append(event)  # type: ignore[arg-type]
+        playback.stops.add(event)  # type: ignore[arg-type]
     return playback
 
 
 def test_stop_shows_what_follows_its_round(playback: Playback) -> None:
     playback.go(4)
-    assert isinstance(playback.events[playback.visible - 1], TurnEnd)
+    assert playback.visible == 9  # header, lane, turn, prefill, four rounds, end
     playback.go(0)
-    assert isinstance(playback.events[playback.visible - 1], Prefill)
+    assert playback.visible == 4
 
 
 def test_nothing_is_visible_before_the_first_stop(playback: Playback) -> None:
@@ -74,8 +75,8 @@ def test_paused_file_stands_at_its_first_stop_once_read(playback: Playback) -> N
 
 def test_file_without_rounds_is_visible_whole() -> None:
     playback = Playback()
-    playback.append(Header(t=0))
-    playback.append(Telemetry(t=5, device="cuda:0"))
+    playback.stops.add(Header(t=0))
+    playback.stops.add(Telemetry(t=5, device="cuda:0"))
     assert playback.visible == 2
     playback.step(1)
     playback.step(-1)
@@ -160,14 +161,13 @@ def test_play_at_the_end_starts_over(playback: Playback) -> None:
 
 def test_find_next_miss_wraps_and_stays_when_there_is_none(playback: Playback) -> None:
     playback.go(0)
-    assert playback.find_next(lambda r: r.miss is not None)
+    assert playback.find_next_miss()
     assert playback.at == 3
-    assert playback.find_next(lambda r: r.miss is not None)
+    assert playback.find_next_miss()
     assert playback.at == 8
-    assert playback.find_next(lambda r: r.miss is not None)
+    assert playback.find_next_miss()
     assert playback.at == 3
-    assert not playback.find_next(lambda r: False)
-    assert playback.at == 3
+    assert not Playback().find_next_miss()
 
 
 def test_slowest_round_is_of_the_present_turn(playback: Playback) -> None:
@@ -208,8 +208,8 @@ def test_speed_stops_at_its_slowest_and_fastest() -> None:
 def test_discarded_rounds_are_no_stops() -> None:
     playback = Playback()
     kept = round_(0, 0, 0, MS)
-    playback.append(kept)
-    playback.append(
+    playback.stops.add(kept)
+    playback.stops.add(
         Round(**{name: getattr(kept, name) for name in kept.__struct_fields__} | {"discarded": True})
     )
     assert len(playback.stops) == 1
@@ -219,8 +219,8 @@ def test_discarded_rounds_are_no_stops() -> None:
 
 
 def test_markers_are_found_at_their_time(playback: Playback) -> None:
-    playback.append(Marker(t=20 * MS, label="m"))
-    assert playback.stop_at(playback.markers[0].t) == 1
+    playback.stops.add(Marker(t=20 * MS, label="m"))
+    assert playback.stops.at_time(playback.stops.markers[0].t) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,13 @@ from specmon.core.metrics.ledger import Ledger
 from specmon.core.session.writer import SessionWriter
 from specmon.tui.app import SpecmonApp
 from specmon.tui.feeds.feed import Rewound, Warned
+from specmon.tui.feeds.pump import Pump
 from specmon.tui.feeds.replay import ReplayFeed
+from specmon.tui.feeds.seek import go_to
 from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.widgets.lines import plain
 
-from .conftest import FakeClock
+from .conftest import HEADER, MS, FakeClock, lane_event, turn_events
 from .test_monitor import press
 
 ReplayApp = Callable[..., SpecmonApp]
@@ -190,22 +192,65 @@ async def test_compact_replay_gives_the_row_of_why_to_the_strip(replay_app: Repl
         assert "why" not in screen.deck.places
 
 
-def test_feed_reads_a_long_file_in_slices(replay_app: ReplayApp) -> None:
-    feed = replay_app().feed
-    assert isinstance(feed, ReplayFeed)
+@pytest.fixture
+def long_file(tmp_path: Path) -> Path:
+    """600 rounds in frames of 100 events, not closed."""
+    path = tmp_path / "long.session"
+    writer = SessionWriter(path, clock=lambda: 0)
+    for event in [HEADER, lane_event(), *turn_events(0, 200), *turn_events(1, 400, start=5_000 * MS)]:
+        writer.write(event)
+    writer.flush()
+    return path
 
-    class SlowClock(FakeClock):
-        def __call__(self) -> float:
-            self.now += 0.02
-            return self.now
 
-    feed = ReplayFeed(feed.path, clock=SlowClock())
+class SlowClock(FakeClock):
+    """Passes `seconds` each time one looks."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
+def test_feed_reads_a_long_file_in_slices(long_file: Path) -> None:
+    feed = ReplayFeed(long_file, clock=SlowClock(0.02))
     feed.start()
     polls = 0
     while not feed.loaded:
         feed.poll()
         polls += 1
-    assert polls > 5
+    assert polls == 4  # of two frames each
+
+
+def test_seek_far_into_a_long_turn_reads_a_stretch_and_says_what_it_left_out(
+    long_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specmon.tui.feeds.replay.LEAD_ROUNDS", 50)
+    pump = Pump(ReplayFeed(long_file, clock=FakeClock()))
+    feed = pump.feed
+    assert isinstance(feed, ReplayFeed)
+    feed.start()
+    pump.poll()
+    assert go_to(feed.playback, "2/30")  # turn 1 is too far back to be read
+    pump.poll()
+    first, second = pump.ledger.lanes[0].turns
+    assert (first.n_rounds, second.n_rounds, feed.left_out) == (0, 30, 0)
+    assert second.n_tokens == 1 + sum(len(r.emitted) for r in second.rounds)
+    assert go_to(feed.playback, "2/300")
+    pump.poll()
+    turn = pump.ledger.lanes[0].turns[1]
+    assert [r.index for r in turn.rounds] == list(range(250, 300))
+    assert feed.left_out == 250
+    feed.playback.step(1)
+    pump.poll()
+    assert [r.index for r in turn.rounds][-1] == 300
+    assert go_to(feed.playback, "1/10")
+    pump.poll()
+    assert pump.ledger.lanes[0].turns[0].n_rounds == 10
+    assert feed.left_out == 0
 
 
 def test_feed_starts_over_when_it_moves_back(replay_app: ReplayApp) -> None:
@@ -282,15 +327,7 @@ def test_followed_file_shows_its_newest_round(
     writer.close()
 
 
-def test_reading_says_how_far_it_is(replay_app: ReplayApp) -> None:
-    whole = replay_app().feed
-    assert isinstance(whole, ReplayFeed)
-
-    class SlowClock(FakeClock):
-        def __call__(self) -> float:
-            self.now += 1.0
-            return self.now
-
-    feed = ReplayFeed(whole.path, clock=SlowClock())
+def test_reading_says_how_far_it_is(long_file: Path) -> None:
+    feed = ReplayFeed(long_file, clock=SlowClock(1.0))
     feed.start()
-    assert Progress(what="reading two.session: 1 events") in feed.poll()
+    assert Progress(what="reading long.session: 100 of 608 events") in feed.poll()

@@ -1,32 +1,18 @@
 """Which part of a recording is visible now: playing, stepping, seeking. Knows no file, clock or screen.
 
-A recording is a list of events with *stops*: one behind every prefill and every kept round, together with the
-lesser events that follow it. The position is a stop; everything up to it is visible.
+The position is a stop (see `stops`); everything up to it is visible.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from specmon.core.events import Event, Lane, Marker, Prefill, Round, Turn, Vocabulary
+from specmon.tui.feeds.stops import FOLD_NS, Stop, Stops
 
-FOLD_NS = 2_000_000_000  #: a longer silence is played as one of this length
 ROUND_SPEEDS = (1, 2, 5, 10, 20, 50)  #: rounds a second
 TIME_SPEEDS = (0.001, 0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0, 64.0)  #: times real time
-
-
-@dataclass(frozen=True)
-class Stop:
-    """A place to stand: `visible` leading events; `round` is None right after a prefill."""
-
-    visible: int
-    t: int
-    lane: int
-    turn: int
-    round: Round | None
 
 
 @dataclass(frozen=True)
@@ -58,59 +44,22 @@ class Speed:
 
 
 class Playback:
-    """A position in a growing list of events.
+    """A position in a growing list of stops.
 
     `at` is the index of the present stop, -1 before the first. Moves clamp at both ends; searches say whether
     they found anything and leave the position alone when they did not.
     """
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.stops: list[Stop] = []
-        self.turn_starts: list[int] = []
+        self.stops = Stops()
         self.at = -1
         self.playing = True
         self.speed = Speed()
-        self.markers: list[Marker] = []  # the file's
         self.marks: list[int] = []  # stops the viewer marked
         self.mark_a: int | None = None
         self.mark_b: int | None = None
         self.loop: tuple[int, int] | None = None
-        self.decoders: dict[tuple[int, int], tuple[str, int]] = {}  # (lane, turn): decoder and draft_len
-        self._rounds_until: list[int] = []  # rounds up to and with each stop
-        self._lanes: dict[int, str] = {}
-        self._tail_open = False
         self._credit = 0.0
-
-    def append(self, event: Event) -> None:
-        """Add the next event of the file."""
-        self.events.append(event)
-        if isinstance(event, Prefill) or (isinstance(event, Round) and not event.discarded):
-            self._add_stop(event)
-            return
-        if isinstance(event, Turn | Lane | Vocabulary):
-            self._tail_open = False
-            self._learn(event)
-        elif isinstance(event, Marker):
-            self.markers.append(event)
-        if self._tail_open:
-            last = self.stops[-1]
-            self.stops[-1] = Stop(len(self.events), last.t, last.lane, last.turn, last.round)
-
-    def _learn(self, event: Turn | Lane | Vocabulary) -> None:
-        if isinstance(event, Lane):
-            self._lanes[event.lane] = event.decoder
-        elif isinstance(event, Turn):
-            self.decoders[event.lane, event.turn] = (self._lanes.get(event.lane, ""), event.draft_len)
-
-    def _add_stop(self, event: Prefill | Round) -> None:
-        round_ = event if isinstance(event, Round) else None
-        end = round_.t1 if round_ else event.t
-        if round_ is None and (not self.turn_starts or self.stops[self.turn_starts[-1]].turn != event.turn):
-            self.turn_starts.append(len(self.stops))
-        self._rounds_until.append((self._rounds_until or [0])[-1] + (round_ is not None))
-        self.stops.append(Stop(len(self.events), end, event.lane, event.turn, round_))
-        self._tail_open = True
 
     @property
     def here(self) -> Stop | None:
@@ -121,13 +70,13 @@ class Playback:
     def visible(self) -> int:
         """How many leading events are visible; all of them where the file has no stop at all."""
         if not self.stops:
-            return len(self.events)
-        return self.stops[self.at].visible if self.at >= 0 else 0
+            return self.stops.n_events
+        return self.stops.visible(self.at) if self.at >= 0 else 0
 
     @property
     def duration_ns(self) -> int:
         """The time of the last stop."""
-        return self.stops[-1].t if self.stops else 0
+        return self.stops.t(len(self.stops) - 1) if self.stops else 0
 
     # --- moving ---------------------------------------------------------------------------------------------
 
@@ -144,46 +93,43 @@ class Playback:
     def step_turn(self, by: Literal[-1, 1]) -> None:
         """To the next turn's start, or to this turn's start and then the one before."""
         self.playing = False
+        starts = self.turn_starts
         if by > 0:
-            self.go(next((s for s in self.turn_starts if s > self.at), len(self.stops) - 1))
+            later = bisect_right(starts, self.at)
+            self.go(starts[later] if later < len(starts) else len(self.stops) - 1)
         else:
-            self.go(next((s for s in reversed(self.turn_starts) if s < self.at), 0))
+            earlier = bisect_left(starts, self.at)
+            self.go(starts[earlier - 1] if earlier else 0)
 
     def go_time(self, t_ns: int) -> None:
         """To the last stop at or before `t_ns`."""
-        self.go(self.stop_at(t_ns))
-
-    def stop_at(self, t_ns: int) -> int:
-        """The last stop at or before `t_ns`, the first where there is none."""
-        return max(bisect_right(self.stops, t_ns, key=lambda stop: stop.t) - 1, 0)
+        self.go(self.stops.at_time(t_ns))
 
     def go_round(self, index: int, turn: int | None = None) -> bool:
         """To round `index` (from 1) of turn number `turn` (from 1; None: the present one)."""
         span = self._turn_span(self._turn_at(self.at) if turn is None else turn - 1)
         if not span or not 1 <= index <= self._rounds_in(span):
             return False
-        self.go(bisect_left(self._rounds_until, self._rounds_before(span.start) + index))
+        wanted = self._rounds_before(span.start) + index
+        self.go(bisect_left(range(len(self.stops)), wanted, key=self.stops.rounds_until))
         return True
 
-    def find_next(self, wanted: Callable[[Round], bool]) -> bool:
-        """To the next round that is `wanted`, past the end from the start again."""
-        order = [*range(self.at + 1, len(self.stops)), *range(self.at + 1)]
-        for i in order:
-            round_ = self.stops[i].round
-            if round_ is not None and wanted(round_):
-                self.playing = False
-                self.go(i)
-                return True
-        return False
+    def find_next_miss(self) -> bool:
+        """To the next round that missed, past the end from the start again."""
+        misses = self.stops.misses
+        if not misses:
+            return False
+        later = bisect_right(misses, self.at)
+        return self._found(misses[later] if later < len(misses) else misses[0])
 
     def find_slowest(self) -> bool:
         """To the slowest round of the present turn."""
-        span = self._turn_span(self._turn_at(self.at))
-        timed = [(r.t1 - r.t0, i) for i in span if (r := self.stops[i].round) is not None]
-        if not timed:
-            return False
+        slowest = self.stops.slowest(self._turn_span(self._turn_at(self.at)))
+        return slowest is not None and self._found(slowest)
+
+    def _found(self, stop: int) -> bool:
         self.playing = False
-        self.go(max(timed, key=lambda item: item[0])[1])
+        self.go(stop)
         return True
 
     # --- playing --------------------------------------------------------------------------------------------
@@ -234,28 +180,51 @@ class Playback:
         """What the step from `stop` to the next costs: one round, or its seconds of file time."""
         if self.speed.unit == "rounds" or stop + 1 >= len(self.stops):
             return 1.0
-        return min(max(self.stops[stop + 1].t - self.stops[stop].t, 0), FOLD_NS) / 1e9
+        return min(max(self.stops.t(stop + 1) - self.stops.t(stop), 0), FOLD_NS) / 1e9
 
     # --- where in the file ----------------------------------------------------------------------------------
+
+    @property
+    def turn_starts(self) -> list[int]:
+        """The stops the turns start with."""
+        return [start for start, _ in self.stops.turns]
 
     def place(self) -> tuple[int, int, int, int]:
         """(turn, turns, round, rounds of that turn), each from 1; round 0 right after a prefill."""
         turn = self._turn_at(self.at)
         span = self._turn_span(turn)
         so_far = self._rounds_in(range(span.start, self.at + 1)) if self.at >= span.start else 0
-        return turn + 1, len(self.turn_starts), so_far, self._rounds_in(span)
+        return turn + 1, len(self.stops.turns), so_far, self._rounds_in(span)
+
+    def first_event(self, rounds: int) -> tuple[int, int]:
+        """Where to begin reading so as to show the present stop: (number of an event, rounds left out).
+
+        At the start of the earliest turn from which on `rounds` rounds lead here; where the present turn alone
+        has more, behind its last `rounds` before here, and the turn's earlier rounds are those left out.
+        """
+        if self.at < 0 or not self.stops.turns or self.stops.rounds_until(self.at) <= rounds:
+            return 0, 0
+        turn = self._turn_at(self.at)
+        enough = self.stops.rounds_until(self.at) - rounds
+        first = bisect_left(self.stops.turns, enough, hi=turn, key=lambda t: self._rounds_before(t[0]))
+        start, number = self.stops.turns[first]
+        if self._rounds_before(start) >= enough:
+            return number, 0
+        stop = bisect_left(range(self.at), enough, key=self.stops.rounds_until)
+        return self.stops.visible(stop), enough - self._rounds_before(start)
 
     def _rounds_before(self, stop: int) -> int:
-        return self._rounds_until[stop - 1] if stop > 0 else 0
+        return self.stops.rounds_until(stop - 1) if stop > 0 else 0
 
     def _rounds_in(self, span: range) -> int:
-        return self._rounds_until[span.stop - 1] - self._rounds_before(span.start) if span else 0
+        return self.stops.rounds_until(span.stop - 1) - self._rounds_before(span.start) if span else 0
 
     def _turn_at(self, stop: int) -> int:
-        return max(bisect_right(self.turn_starts, stop) - 1, 0)
+        return max(bisect_right(self.stops.turns, stop, key=lambda turn: turn[0]) - 1, 0)
 
     def _turn_span(self, turn: int) -> range:
-        if not 0 <= turn < len(self.turn_starts):
-            return range(0) if self.turn_starts else range(len(self.stops))
-        end = self.turn_starts[turn + 1] if turn + 1 < len(self.turn_starts) else len(self.stops)
-        return range(self.turn_starts[turn], end)
+        turns = self.stops.turns
+        if not 0 <= turn < len(turns):
+            return range(0) if turns else range(len(self.stops))
+        end = turns[turn + 1][0] if turn + 1 < len(turns) else len(self.stops)
+        return range(turns[turn][0], end)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from specmon.core.engine.messages import Progress
-from specmon.core.events import Event
+from specmon.core.events import Event, Round
 from specmon.core.session.follow import follow as events_as_they_come
+from specmon.core.session.ranges import EventRanges
 from specmon.core.session.reader import SessionReader
 from specmon.tui.feeds.feed import FeedItem, Rewound, Warned
 from specmon.tui.feeds.playback import Playback
 
-READ_BUDGET_S = 0.03  #: how long one poll may decode
+READ_BUDGET_S = 0.03  #: how long one poll may read ahead
+SEARCHED_ROUNDS = 50_000  #: a search that must read the rounds gives up then, after about half a second
+LEAD_ROUNDS = 4_000  #: rounds read before the place one goes to, at most
 
 
 class ReplayFeed:
-    """Plays a `.session`; read in slices so that the screen answers while a long file loads.
+    """Plays a `.session`; skimmed in slices so that the screen answers while a long file loads.
 
-    The decoded events stay in memory. Moving back starts over: `Rewound`, then all that is visible again.
-    With `follow` the file may still grow, and playing means standing at its newest round.
+    Only stops are kept in memory; events are read where they are shown. Moving back, or far on, starts over:
+    `Rewound`, what later events cannot be read without, and the events from the start of a turn on. `left_out`
+    counts the present turn's rounds before those, where it has too many for that.
+    With `follow` the file may still grow, its events are kept, and playing means standing at its newest round.
     """
 
     def __init__(
@@ -29,10 +35,14 @@ class ReplayFeed:
         self.path = path
         self.playback = Playback()
         self.loaded = False
+        self.left_out = 0
         self._follow = follow
         self._clock = clock
-        self._source: Iterator[Event | None] | None = None
         self._reader: SessionReader | None = None
+        self._ranges: EventRanges | None = None
+        self._skimmed = 0  # frames
+        self._source: Iterator[Event | None] | None = None
+        self._events: list[Event] = []  # of a file that grows
         self._shown = 0
         self._polled_at: float | None = None
 
@@ -42,11 +52,11 @@ class ReplayFeed:
             self._source = events_as_they_come(self.path)
         else:
             self._reader = SessionReader.open(self.path)
-            self._source = self._reader.events()
+            self._ranges = EventRanges(self._reader)
 
     def poll(self) -> list[FeedItem]:
         """The events that became visible since the last call."""
-        items = self._read_slice()
+        items = self._read_ahead()
         now = self._clock()
         if self._follow and not self.loaded and self.playback.playing:
             self.playback.go(len(self.playback.stops) - 1)
@@ -60,26 +70,70 @@ class ReplayFeed:
         self._source = None
         if self._reader is not None:
             self._reader.close()
+            self._reader = self._ranges = None
 
-    def _read_slice(self) -> list[FeedItem]:
-        if self.loaded or self._source is None:
+    def events(self, first: int, end: int) -> Iterator[Event]:
+        """The file's events by number, `end` not included."""
+        if self._ranges is not None:
+            return self._ranges.events(first, end)
+        return iter(self._events[first:end])
+
+    def find_next(self, wanted: Callable[[Round], bool]) -> bool:
+        """Move to the next round that is `wanted`, past the end from the start again.
+
+        Returns: False where there is none among the next SEARCHED_ROUNDS.
+        """
+        stops, at = self.playback.stops, self.playback.at
+        order = itertools.chain(range(at + 1, len(stops)), range(at + 1))
+        for stop in itertools.islice(order, SEARCHED_ROUNDS):
+            number = stops.number(stop)
+            if any(isinstance(event, Round) and wanted(event) for event in self.events(number, number + 1)):
+                self.playback.playing = False
+                self.playback.go(stop)
+                return True
+        return False
+
+    def _read_ahead(self) -> list[FeedItem]:
+        if self.loaded:
             return []
         stop_at = self._clock() + READ_BUDGET_S
-        for event in self._source:
+        if self._source is not None:
+            self._take_new(self._source, stop_at)
+        elif self._reader is not None:
+            return self._skim(self._reader, stop_at)
+        return []
+
+    def _take_new(self, source: Iterator[Event | None], stop_at: float) -> None:
+        for event in source:
             if event is None:  # nothing new in a file that grows
-                return []
-            self.playback.append(event)
+                return
+            self._events.append(event)
+            self.playback.stops.add(event)
             if self._clock() >= stop_at:
-                return [Progress(what=f"reading {self.path.name}: {len(self.playback.events):,} events")]
+                return
         self.loaded = True
-        return [Warned(text) for text in self._reader.warnings] if self._reader is not None else []
+
+    def _skim(self, reader: SessionReader, stop_at: float) -> list[FeedItem]:
+        frames = reader.frames
+        while self._skimmed < len(frames):
+            self.playback.stops.add_frame(frames[self._skimmed].first_event, reader.skim(self._skimmed))
+            self._skimmed += 1
+            if self._clock() >= stop_at and self._skimmed < len(frames):
+                done, total = self.playback.stops.n_events, reader.n_events
+                return [Progress(what=f"reading {self.path.name}: {done:,} of {total:,} events")]
+        self.loaded = True
+        return [Warned(text) for text in reader.warnings]
 
     def _newly_visible(self) -> list[FeedItem]:
-        visible = self.playback.visible
+        visible, stops = self.playback.visible, self.playback.stops
+        if visible == self._shown:
+            return []
         items: list[FeedItem] = []
-        if visible < self._shown:
+        begin, left_out = self.playback.first_event(LEAD_ROUNDS)
+        if visible < self._shown or begin > self._shown:
             items.append(Rewound())
-            self._shown = 0
-        items.extend(self.playback.events[self._shown : visible])
+            items += [event for number, event in stops.context if number < begin]
+            self._shown, self.left_out = begin, left_out
+        items += self.events(self._shown, visible)
         self._shown = visible
         return items

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from statistics import median
 
-from specmon.tui.feeds.playback import FOLD_NS, Playback, Stop
+from specmon.tui.feeds.playback import Playback
+from specmon.tui.feeds.stops import FOLD_NS
 from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line, fit
@@ -60,14 +63,15 @@ class FileStrip:
         stops = len(self.playback.stops)
         return stop if stops <= columns else stop * columns // stops
 
-    def _columns(self, columns: int) -> list[list[Stop]]:
-        shared: list[list[Stop]] = [[] for _ in range(min(columns, len(self.playback.stops)))]
-        for i, stop in enumerate(self.playback.stops):
-            shared[self._column_of(i, columns)].append(stop)
-        return shared
+    def _columns(self, columns: int) -> list[range]:
+        """The stops of each column."""
+        stops = len(self.playback.stops)
+        columns = min(columns, stops)
+        bounds = [-(-column * stops // columns) for column in range(columns + 1)] if columns else [0]
+        return [range(first, end) for first, end in itertools.pairwise(bounds)]
 
     def _times(self, columns: int) -> str:
-        worst = [max((_round_ns(stop) for stop in group), default=0) for group in self._columns(columns)]
+        worst = [self.playback.stops.longest_ns(c.start, c.stop) for c in self._columns(columns)]
         timed = [ns for ns in worst if ns]
         top = min(max(timed), SLOW * median(timed)) if timed else 1
         return "".join(self._level(ns / top) if ns else " " for ns in worst)
@@ -77,37 +81,40 @@ class FileStrip:
         return levels[min(int(fraction * len(levels)), len(levels) - 1)]
 
     def _misses(self, columns: int) -> str:
-        groups = self._columns(columns)
-        missed = (any(s.round is not None and s.round.miss for s in group) for group in groups)
+        misses = self.playback.stops.misses
+        missed = (bisect_left(misses, c.start) < bisect_left(misses, c.stop) for c in self._columns(columns))
         return "".join(self.signs.miss if miss else self.signs.rest for miss in missed)
 
     def _turns(self, columns: int) -> str:
         """A rule with each turn's number and decoder at its start, folded gaps and the user's marks."""
         stops = self.playback.stops
         cells = [self.signs.rule] * min(columns, len(stops))
-        for i in range(1, len(stops)):
-            if self._folded(i):
-                cells[self._column_of(i, columns)] = self._fold_sign
-        for number, start in enumerate(self.playback.turn_starts, start=1):
-            fold = self._fold_sign if self._folded(start) else ""
-            label = f"{fold}{number} {self._decoder(stops[start])} "
-            _write(cells, self._column_of(start, columns), label)
-        for marker in self.playback.markers:
-            _write(cells, self._column_of(self.playback.stop_at(marker.t), columns), "m")
+        for fold in stops.folds:
+            cells[self._column_of(fold, columns)] = self._fold_sign
+        free = 0
+        for number, (start, _) in enumerate(stops.turns, start=1):
+            column = self._column_of(start, columns)
+            if column < free:
+                continue  # its label would cover the one before
+            folded = self._fold_sign if stops.is_folded(start) else ""
+            label = f"{folded}{number} {self._decoder(start)} "
+            _write(cells, column, label)
+            free = column + len(label)
+        for marker in stops.markers:
+            _write(cells, self._column_of(stops.at_time(marker.t), columns), "m")
         return "".join(cells)
 
     @property
     def _fold_sign(self) -> str:
         return "~" if self.signs.ascii else "⌁"
 
-    def _folded(self, stop: int) -> bool:
-        """Whether the silence before this stop is played shorter than it was."""
+    def _decoder(self, stop: int) -> str:
+        """What decoded the turn: "SSD K4"; "race" where several lanes did."""
         stops = self.playback.stops
-        return stop > 0 and stops[stop].t - stops[stop - 1].t > FOLD_NS
-
-    def _decoder(self, stop: Stop) -> str:
-        """What decoded the turn: "SSD K4"."""
-        decoder, draft_len = self.playback.decoders.get((stop.lane, stop.turn), ("", 0))
+        here = stops[stop]
+        if sum((lane, here.turn) in stops.decoders for lane in stops.lanes) > 1:
+            return "race"
+        decoder, draft_len = stops.decoders.get((here.lane, here.turn), ("", 0))
         return decoder.upper() + (f" K{draft_len}" if decoder != "ar" and draft_len else "")
 
     def _marked(self, turns: str) -> str:
@@ -131,10 +138,6 @@ class FileStrip:
 def _clock(ns: int) -> str:
     minutes, seconds = divmod(ns / 1e9, 60)
     return f"{minutes:.0f}:{seconds:06.3f}"
-
-
-def _round_ns(stop: Stop) -> int:
-    return stop.round.t1 - stop.round.t0 if stop.round is not None else 0
 
 
 def _write(cells: list[str], at: int, text: str) -> None:

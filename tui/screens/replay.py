@@ -11,7 +11,7 @@ from textual.geometry import Size
 
 from specmon.core.engine.messages import Progress
 from specmon.tui.feeds.feed import FeedItem, Rewound, Warned
-from specmon.tui.feeds.replay import ReplayFeed
+from specmon.tui.feeds.replay import SEARCHED_ROUNDS, ReplayFeed
 from specmon.tui.feeds.seek import go_to
 from specmon.tui.screens.arrangement import TALL, WIDE, Chrome, Places
 from specmon.tui.screens.ask import AskScreen
@@ -23,7 +23,6 @@ from specmon.tui.screens.cockpit import (
     ZOOM_KEYS,
     Cockpit,
     is_full_rejection,
-    is_miss,
 )
 from specmon.tui.screens.file_strip import FileStrip
 from specmon.tui.screens.keys import key
@@ -124,6 +123,13 @@ class ReplayScreen(Cockpit):
         if here is not None and here.lane != self.lane and len(self.pump.ledger.lanes) == 1:
             self.lane = here.lane
 
+    def at_end(self) -> bool:
+        if not self.feed.loaded:
+            return False
+        if not self.playback.ended:
+            self.action_live()
+        return True
+
     # --- moving ---------------------------------------------------------------------------------------------
 
     def moved(self) -> None:
@@ -162,10 +168,11 @@ class ReplayScreen(Cockpit):
         self.draw_now()
 
     def action_next_miss(self) -> None:
-        self._found(self.playback.find_next(is_miss), "no round of this recording missed")
+        self._found(self.playback.find_next_miss(), "no round of this recording missed")
 
     def action_next_rejection(self) -> None:
-        self._found(self.playback.find_next(is_full_rejection), "no draft here was rejected whole")
+        found = self.feed.find_next(is_full_rejection)
+        self._found(found, f"no draft of the next {SEARCHED_ROUNDS:,} rounds was rejected whole")
 
     def action_slowest(self) -> None:
         self._found(self.playback.find_slowest(), "no rounds here")
@@ -197,11 +204,13 @@ class ReplayScreen(Cockpit):
 
     def action_copy(self) -> None:
         here = self.playback.here
-        if here is None or here.round is None:
+        rounds = self.rounds
+        if here is None or not rounds:
             self.say("no round here")
             return
-        self.app.copy_to_clipboard(msgspec.json.encode(here.round).decode())
-        self.say(f"round {here.round.index} copied")
+        round_ = rounds[-1 if self.selected is None else self.selected]
+        self.app.copy_to_clipboard(msgspec.json.encode(round_).decode())
+        self.say(f"round {round_.index} copied")
 
     def action_go(self) -> None:
         self.app.push_screen(AskScreen("round (97), turn/round (2/97) or time (1.5s, 0:01.5)"), self._go)

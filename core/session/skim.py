@@ -1,0 +1,141 @@
+"""A frame skimmed: where its rounds are and when they ended, enough to move about in a file by.
+
+A round is not decoded whole: its place and times lead its line, and whether it missed or was discarded shows
+in the text of the line. What is not a round is decoded, but for what comes often and no one navigates by.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+import msgspec
+
+from specmon.core.events import Event
+from specmon.core.session.codec import decode
+
+#: Kinds that are many and mark no place.
+_PASSED_OVER = tuple(f'{{"type":"{kind}",'.encode() for kind in ("Telemetry", "Sample", "Log", "Snapshot"))
+#: A miss in a round's line: `hit` is null before it. In a string the quotes would be escaped.
+_MISSES = (b'null,"rank",', b'null,"late",', b'null,"none",')
+#: `discarded` ends the line; a string holds no newline.
+_DISCARDED = b",true]\n"
+
+
+class _Lead(msgspec.Struct, array_like=True, tag="Round", gc=False):
+    """The fields that lead a `WireRound`; the others are passed over."""
+
+    t: int
+    lane: int
+    turn: int
+    index: int
+    t0: int | None
+    t1: int
+
+
+_decode_leads = msgspec.json.Decoder(list[_Lead]).decode
+_decode_lead = msgspec.json.Decoder(_Lead).decode
+
+
+class Skim(msgspec.Struct, frozen=True, kw_only=True):
+    """A frame's rounds in columns, and its other events.
+
+    `lines`: each round's line in the frame; `t1` and `ns`: its end and its length; `missed` and `discarded`:
+    places in these columns. `others`: line and event. `n_lines` counts all, `bad_lines` what nobody can read.
+    """
+
+    n_lines: int = 0
+    lines: Sequence[int] = ()
+    lanes: list[int] = []
+    turns: list[int] = []
+    t1: list[int] = []
+    ns: list[int] = []
+    missed: list[int] = []
+    discarded: list[int] = []
+    others: list[tuple[int, Event]] = []
+    bad_lines: int = 0
+
+
+def skim(raw: bytes) -> Skim:
+    """Skim a frame's lines, each ended by a newline."""
+    lines = raw.split(b"\n")[:-1]
+    numbers, leads = _leads(lines)
+    others, bad_lines = _others(lines)
+    ends = _ends(leads)
+    place_of = _Places(lines, numbers)
+    return Skim(
+        n_lines=len(lines),
+        lines=numbers,
+        lanes=[lead.lane for lead in leads],
+        turns=[lead.turn for lead in leads],
+        t1=ends,
+        ns=[lead.t1 for lead in leads],
+        missed=sorted(place for sign in _MISSES for place in place_of.all(raw, sign)),
+        discarded=place_of.all(raw, _DISCARDED),
+        others=others,
+        bad_lines=bad_lines,
+    )
+
+
+def _leads(lines: list[bytes]) -> tuple[Sequence[int], list[_Lead]]:
+    numbers = [number for number, line in enumerate(lines) if line[:1] == b"["]
+    try:
+        leads = _decode_leads(b"[%b]" % b",".join([lines[number] for number in numbers]))
+        if len(leads) == len(numbers):
+            return numbers, leads
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    readable = [(number, lead) for number in numbers if (lead := _lead(lines[number])) is not None]
+    return [number for number, _ in readable], [lead for _, lead in readable]
+
+
+def _lead(line: bytes) -> _Lead | None:
+    try:
+        return _decode_lead(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _others(lines: list[bytes]) -> tuple[list[tuple[int, Event]], int]:
+    others: list[tuple[int, Event]] = []
+    bad_lines = 0
+    for number, line in enumerate(lines):
+        if line[:1] == b"[" or line.startswith(_PASSED_OVER):
+            continue
+        try:
+            others.append((number, decode(line)))
+        except ValueError:
+            bad_lines += 1
+    return others, bad_lines
+
+
+def _ends(leads: list[_Lead]) -> list[int]:
+    """When each round ended; one without `t0` starts where its lane's last one ended."""
+    ends = []
+    last: dict[int, int] = {}
+    for lead in leads:
+        t0 = lead.t0
+        end = (last.get(lead.lane, 0) if t0 is None else t0) + lead.t1
+        last[lead.lane] = end
+        ends.append(end)
+    return ends
+
+
+class _Places:
+    """Finds out whose line a piece of a frame's text belongs to."""
+
+    def __init__(self, lines: list[bytes], numbers: Sequence[int]) -> None:
+        self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
+        self._place_of = {number: place for place, number in enumerate(numbers)}
+
+    def all(self, raw: bytes, sign: bytes) -> list[int]:
+        """Places of the rounds whose lines hold `sign`."""
+        places = []
+        at = raw.find(sign)
+        while at >= 0:
+            number = bisect_right(self._starts, at) - 1
+            if number in self._place_of:
+                places.append(self._place_of[number])
+            at = raw.find(sign, self._starts[number + 1] - 1)
+        return places
