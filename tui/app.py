@@ -51,6 +51,7 @@ class SpecmonApp(App[None]):
         clock: seconds that only grow.
         keys: keys for actions by name, as a config file gives them.
         notes: sentences to say at the start.
+        once: leave when there is no more to come, with the last screen in `frame`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -80,6 +81,7 @@ class SpecmonApp(App[None]):
         clock: Callable[[], float] = time.monotonic,
         keys: Mapping[str, str] | None = None,
         notes: Sequence[str] = (),
+        once: bool = False,
     ) -> None:
         look = load_theme(theme, themes)
         super().__init__(ansi_color=look.ansi)
@@ -108,6 +110,8 @@ class SpecmonApp(App[None]):
         )
         self._race_lanes = race_lanes
         self._refresh_hz = refresh_hz
+        self._once = once
+        self.frame = ""
         self._interrupted_at = float("-inf")
 
     def on_mount(self) -> None:
@@ -149,6 +153,14 @@ class SpecmonApp(App[None]):
         if stage is not None and stage.is_mounted:
             stage.on_items(items)
             stage.tick(bool(items) or before != (self.pump.ledger, self.pump.ledger.newest_t))
+            if self._once and stage.at_end():
+                self._once = False
+                stage.draw_now()
+                stage.call_after_refresh(self._leave_with_frame)
+
+    def _leave_with_frame(self) -> None:
+        self.frame = screen_text(self.screen)
+        self.exit()
 
     @property
     def stage(self) -> Stage | None:
@@ -218,6 +230,21 @@ class SpecmonApp(App[None]):
 def race_lanes(config: LaneConfig) -> tuple[LaneConfig, ...]:
     """AR, SD and SSD on the same models."""
     return tuple(msgspec.structs.replace(config, decoder=decoder) for decoder in ("ar", "sd", "ssd"))
+
+
+def screen_text(screen: Screen[object]) -> str:
+    """What a screen shows, as lines of text."""
+    strips = screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+def print_app(app: SpecmonApp, size: tuple[int, int]) -> int:
+    """Run an app made with `once` without a terminal, `size` cells large; as `run_app`."""
+    try:
+        app.run(headless=True, size=size)
+    finally:
+        app.feed.close()
+    return app.return_code or 0
 
 
 def run_app(app: SpecmonApp) -> int:

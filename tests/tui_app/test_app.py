@@ -11,10 +11,15 @@ import pytest
 from textual.app import App
 from textual.pilot import Pilot
 
+from specmon.core.engine.messages import Idle, Request
+from specmon.core.errors import UsageError
 from specmon.themes import load_theme, theme_names
 from specmon.tui.app import SpecmonApp, run_app
+from specmon.tui.screens.keys import remapped
+from specmon.tui.screens.monitor import MonitorScreen
+from specmon.tui.screens.stage import own_bindings
 
-from .conftest import FakeEngine
+from .conftest import FakeEngine, turn_events
 from .test_monitor import decoding, press, row, settle
 
 LiveApp = Callable[..., SpecmonApp]
@@ -111,3 +116,48 @@ def test_app_needs_no_torch() -> None:
     code = "import sys, specmon.tui.app; print(sorted({'torch', 'numpy', 'transformers'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_keys_given_by_name_replace_the_usual_ones(live_app: LiveApp, engine: FakeEngine) -> None:
+    app = live_app(keys={"freeze": "F ctrl+f", "select_back": "k", "quit": "Q"})
+    async with app.run_test(size=(160, 48)) as pilot:
+        monitor = await decoding(pilot, engine)
+        await press(pilot, "space", "q")
+        assert app.is_running
+        assert not app.pump.frozen
+        await press(pilot, "F")
+        assert app.pump.frozen
+        await press(pilot, "ctrl+f", "k")
+        assert not app.pump.frozen
+        assert monitor.selected == 10
+        assert "F ctrl+f freeze" in row(monitor, "hints")
+        await press(pilot, "Q")
+        assert not app.is_running
+
+
+def test_one_key_for_two_actions_is_an_error() -> None:
+    bindings = own_bindings(MonitorScreen)
+    with pytest.raises(UsageError, match="would do both"):
+        remapped(bindings, {"freeze": "x"})
+    assert remapped(bindings, {"freeze": "x", "cancel": "space"})
+
+
+def test_action_names_tell_directions_apart() -> None:
+    names = {binding.id for binding in own_bindings(MonitorScreen)}
+    assert {"select_back", "select_on", "zoom_text", "quit", "freeze"} <= names
+    assert all(name is not None and name.isidentifier() for name in names)
+
+
+async def test_once_leaves_with_the_last_screen(live_app: LiveApp, engine: FakeEngine) -> None:
+    app = live_app(Request(messages=(("user", "hello"),)), once=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        engine.ready()
+        await settle(pilot)
+        engine.give(*turn_events(0, 12), Idle(of="Generate"))
+        await settle(pilot)
+        await pilot.pause(0)
+    assert app.return_code == 0
+    assert len(app.frame.splitlines()) == 24
+    assert "12 rounds" in app.frame
+    assert "def merge(a, b):" in app.frame

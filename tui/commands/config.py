@@ -29,7 +29,7 @@ RUN_OPTIONS: dict[str, type] = {
     "top_k": int,
     "seed": int,
 }
-RACE_OPTIONS = RUN_OPTIONS.keys() - {"decoder", "draft_len"}
+RACE_OPTIONS = RUN_OPTIONS.keys() - {"decoder"}
 _WORDS = {str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number"}
 
 
@@ -100,6 +100,8 @@ def _checked(path: Path, prefix: str, table: Mapping[str, Any], kinds: Mapping[s
         if kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
-            raise UsageError(f"The config {path} gives {prefix}{name} {value!r}, but it takes {_WORDS[kind]}.")
+            raise UsageError(
+                f"The config {path} gives {prefix}{name} {value!r}, but it takes {_WORDS[kind]}."
+            )
         checked[name] = value
     return checked

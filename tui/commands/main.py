@@ -18,8 +18,10 @@ from typer.core import TyperGroup
 from specmon import __version__
 from specmon.core.errors import SpecmonError
 from specmon.tui.commands import doctor, models, race, redact, replay, run
+from specmon.tui.commands.config import read_config
 from specmon.tui.commands.output import say
 
+_HELP = ("-h", "--help", "--version")
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPT = 1, 2, 130
 
 
@@ -77,13 +79,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(args, prog_name="specmon", standalone_mode=False)
+        code = app(args, prog_name="specmon", standalone_mode=False, obj=debug, default_map=_defaults(args))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
         return _explain(error)
     return code if isinstance(code, int) else 0
+
+
+def _defaults(args: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Option defaults from the user's config file, for the sub-commands that read it. Raises: UsageError."""
+    if not args or args[0] in ("run", "race", "replay") or (args[0].startswith("-") and args[0] not in _HELP):
+        return read_config().defaults()
+    return {}
 
 
 def _explain(error: BaseException) -> int:

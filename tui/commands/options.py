@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
@@ -54,6 +56,15 @@ Json = Annotated[bool, typer.Option("--json", help="No monitor: one JSON object 
 Theme = Annotated[str | None, typer.Option(metavar="NAME", help="Colours of the monitor.")]
 Ascii = Annotated[bool, typer.Option("--ascii", help="Draw with ASCII only.")]
 NoMouse = Annotated[bool, typer.Option("--no-mouse", help="Leave the mouse to the terminal.")]
+
+Once = Annotated[
+    bool,
+    typer.Option("--once", help="Print the monitor's last screen as text, once there is no more to come."),
+]
+Size = Annotated[
+    str,
+    typer.Option(metavar="WxH", help="With --once: columns and rows, like 160x48; the terminal's if empty."),
+]
 
 
 def lane_config(
@@ -168,6 +179,21 @@ def check_record(record: Path | None, force: bool) -> None:
         check_target(record, force=force)
 
 
+def parse_size(text: str) -> tuple[int, int]:
+    """Read 160x48; where empty, the terminal's size, or 160x48 where there is none. Raises: UsageError."""
+    if not text:
+        terminal = shutil.get_terminal_size((160, 48))
+        return terminal.columns, terminal.lines
+    columns, _, rows = text.lower().partition("x")
+    if not (
+        columns.isdecimal() and rows.isdecimal() and 1 <= int(columns) <= 1000 and 1 <= int(rows) <= 1000
+    ):
+        raise UsageError(f"--size is {text!r}, but it takes columns and rows up to 1000, like 160x48.")
+    return int(columns), int(rows)
+
+
 def on_terminal() -> bool:
-    """Whether the monitor can be shown: it draws on stderr and reads keys from stdin."""
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    """Whether the monitor can be shown: it draws on stderr and reads keys from stdin, or a browser does both."""
+    return "TEXTUAL_DRIVER" in os.environ or all(
+        stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )

@@ -44,13 +44,15 @@ def replay(
     theme: options.Theme = None,
     ascii: options.Ascii = False,
     no_mouse: options.NoMouse = False,
+    once: options.Once = False,
+    size: options.Size = "",
 ) -> None:
     """Play a recording on the monitor; needs no GPU and no engine."""
     if file is None:
         recover_all() if recover else list_recordings()
         return
-    if check + dump + json > 1:
-        raise UsageError("--check, --dump and --json exclude each other.")
+    if check + dump + json + once > 1:
+        raise UsageError("--check, --dump, --json and --once exclude each other.")
     if no_times and not dump:
         raise UsageError("--no-times goes with --dump.")
     path = file if str(file) == "-" else find_recording(file)
@@ -58,6 +60,10 @@ def replay(
         check_recording(path, follow)
     elif dump:
         dump_recording(path, follow, times=not no_times)
+    elif once:
+        from specmon.tui.commands.screen import look, open_replay
+
+        open_replay(look(theme, ascii, no_mouse, options.parse_size(size)), path)
     elif plain or json or follow or str(file) == "-" or not options.on_terminal():
         print_recording(path, follow, json)
     else:

@@ -43,6 +43,8 @@ def run(
     theme: options.Theme = None,
     ascii: options.Ascii = False,
     no_mouse: options.NoMouse = False,
+    once: options.Once = False,
+    size: options.Size = "",
 ) -> None:
     """Open the monitor; with a prompt and no terminal, or --plain or --json, decode one request."""
     config = options.lane_config(
@@ -55,7 +57,9 @@ def run(
         fan_out=fan_out,
     )
     options.check_record(record, force)
-    screen = options.on_terminal() and not (plain or json)
+    if once and (plain or json):
+        raise UsageError("--once, --plain and --json exclude each other.")
+    screen = options.on_terminal() and not (plain or json or once)
     text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=sys.stdin.isatty())
     if text is None and not screen:
         raise UsageError("There is no prompt.", "Give it with -p, --prompt-file or on stdin.")
@@ -69,7 +73,8 @@ def run(
         stop=stop,
         raw=raw,
     )
-    appearance = look(theme, ascii, no_mouse) if screen else None
+    cells = options.parse_size(size) if once else None
+    appearance = look(theme, ascii, no_mouse, cells) if screen or once else None
     prepare([config])
     debug = bool(ctx.obj)
     if appearance is not None:

@@ -2,42 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from specmon.core import paths
 from specmon.core.errors import UsageError
+from specmon.tui.commands.config import Config, read_config
+from specmon.tui.commands.output import write_line
 
 if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
     from specmon.tui.app import SpecmonApp
 
 DEFAULT_THEME = "specmon-dark"
+REFRESH_HZ, SSH_REFRESH_HZ, MAX_REFRESH_HZ = 16.0, 5.0, 60
+THEMES = "themes"  #: in the config folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """How the monitor looks and whether it takes the mouse."""
+    """How the monitor looks, its keys by action, and how often it is drawn.
+
+    `once` gives the columns and rows of the one frame that is printed instead.
+    """
 
     theme: str = DEFAULT_THEME
     ascii: bool = False
     mouse: bool = True
+    refresh_hz: float = REFRESH_HZ
+    keys: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    once: tuple[int, int] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The same as arguments of `SpecmonApp`."""
+        return {
+            "theme": self.theme,
+            "themes": paths.config_dir() / THEMES,
+            "ascii": self.ascii,
+            "mouse": self.mouse,
+            "refresh_hz": self.refresh_hz,
+            "keys": self.keys,
+            "notes": self.notes,
+            "once": self.once is not None,
+        }
 
 
-def look(theme: str | None, ascii: bool, no_mouse: bool) -> Look:
-    """The checked options. Raises: UsageError for a theme that cannot be used."""
+def look(theme: str | None, ascii: bool, no_mouse: bool, once: tuple[int, int] | None = None) -> Look:
+    """The checked options, and the rest of the user's config file.
+
+    Raises: UsageError for a theme that cannot be used, or keys that no action or two actions have.
+    """
     from specmon.themes import ThemeError, load_theme
 
+    config = read_config()
     chosen = theme or DEFAULT_THEME
     try:
-        load_theme(chosen)
+        load_theme(chosen, paths.config_dir() / THEMES)
     except ThemeError as error:
         raise UsageError(str(error)) from error
-    return Look(theme=chosen, ascii=ascii, mouse=not no_mouse)
+    hz = config.looks.get("refresh_hz", SSH_REFRESH_HZ if "SSH_CONNECTION" in os.environ else REFRESH_HZ)
+    if not 0 < hz <= MAX_REFRESH_HZ:
+        raise UsageError(
+            f"The config {config.path} gives refresh_hz {hz}, but it takes 1 to {MAX_REFRESH_HZ}."
+        )
+    unknown = _check_keys(config)
+    return Look(
+        theme=chosen,
+        ascii=ascii,
+        mouse=not no_mouse,
+        refresh_hz=hz,
+        keys=config.keys,
+        notes=replace(config, unknown=config.unknown + unknown).notes,
+        once=once,
+    )
+
+
+def _check_keys(config: Config) -> tuple[str, ...]:
+    """Names under [keys] that no action has. Raises: UsageError where one key would do two things."""
+    if not config.keys:
+        return ()
+    from specmon.tui.screens.keys import remapped
+    from specmon.tui.screens.monitor import MonitorScreen
+    from specmon.tui.screens.race import RaceScreen
+    from specmon.tui.screens.replay import ReplayScreen
+    from specmon.tui.screens.stage import own_bindings
+
+    known = set()
+    for screen in (MonitorScreen, RaceScreen, ReplayScreen):
+        try:
+            known |= {binding.id for binding in remapped(own_bindings(screen), config.keys)}
+        except UsageError as error:
+            raise UsageError(f"{error.message}", f"It is given in {config.path}, [keys].") from error
+    return tuple(f"keys.{name}" for name in config.keys if name not in known)
 
 
 def open_monitor(
@@ -62,16 +125,15 @@ def open_monitor(
     _show(
         SpecmonApp(
             LiveFeed(partial(EngineClient.start, debug=debug)),
-            theme=look.theme,
-            ascii=look.ascii,
-            mouse=look.mouse,
             config=config,
             initial_request=request if request.messages else None,
             template=request,
             race_lanes=tuple(race_lanes),
             record=str(record.absolute()) if record else None,
             force=force,
-        )
+            **look.options(),
+        ),
+        look,
     )
 
 
@@ -80,12 +142,15 @@ def open_replay(look: Look, path: Path) -> None:
     from specmon.tui.app import SpecmonApp
     from specmon.tui.feeds.replay import ReplayFeed
 
-    _show(SpecmonApp(ReplayFeed(path), theme=look.theme, ascii=look.ascii, mouse=look.mouse))
+    _show(SpecmonApp(ReplayFeed(path), **look.options()), look)
 
 
-def _show(app: SpecmonApp) -> None:
-    """Run the app; raises typer.Exit with its code where that is not 0."""
-    from specmon.tui.app import run_app
+def _show(app: SpecmonApp, look: Look) -> None:
+    """Run the app, or print its last frame; raises typer.Exit with its code where that is not 0."""
+    from specmon.tui.app import print_app, run_app
 
-    if code := run_app(app):
+    code = print_app(app, look.once) if look.once else run_app(app)
+    if app.frame:
+        write_line(app.frame)
+    if code:
         raise typer.Exit(code)

@@ -291,6 +291,10 @@ class MonitorScreen(Cockpit):
         self.action_live()
         self.run_command(Generate(lane=0, request=request))
 
+    def at_end(self) -> bool:
+        turn = self.turn_metrics
+        return self.phase == "dead" or (self.phase == "idle" and turn is not None and turn.end is not None)
+
     def cancel(self) -> bool:
         if self.phase == "busy" and self.running in ("Generate", "MeasureAr"):
             self.feed.send(Cancel())

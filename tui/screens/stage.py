@@ -74,6 +74,10 @@ class Stage(Screen[None]):
     def draw_text(self) -> None:
         """Show the present moment on the streaming text alone."""
 
+    def at_end(self) -> bool:
+        """Whether all there is to show has come; a recording goes to its end."""
+        return False
+
     def cancel(self) -> bool:
         """Cancel what runs; False if nothing does."""
         return False
