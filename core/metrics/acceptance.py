@@ -112,6 +112,12 @@ class Acceptance:
         self.branch_rounds += 1
         self._branch_rounds_after[round_.accepted_len] += 1
 
+    @property
+    def chance(self) -> float | None:
+        """How often a judged token is right: accepted ÷ reached, over all positions together."""
+        reached = sum(n * judged for judged, n in self._judged.items())
+        return ratio(self.kept_tokens, reached)
+
     def positions(self) -> list[PositionAcceptance]:
         """Acceptance by draft position, 1 to the longest draft; the accepted counts sum to `kept_tokens`."""
         longest = max(self._drafted, default=0)

@@ -29,7 +29,7 @@ def formulas(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime) -> list[Form
     """The formulas that apply to the turn's decoder."""
     shown = [_round(time), _floor(turn, time), _sol(turn, time)]
     if turn.lane.decoder != "ar":
-        shown += [break_even(lane, time), _tau_per_ms(turn, time)]
+        shown += [break_even(lane, time), _tau_per_ms(time), _favoured(time)]
     if turn.lane.decoder == "ssd":
         shown += [ssd_ceiling(time), ssd_now(time)]
     return shown
@@ -137,19 +137,33 @@ def ssd_now(time: RoundTime) -> Formula:
     )
 
 
-def tau_per_ms(turn: TurnMetrics, time: RoundTime) -> dict[int, float]:
+def tau_per_ms(time: RoundTime) -> dict[int, float]:
     """Tokens a ms had only the first k been drafted: exposed drafting shrinks with k, verification is
-    held."""
+    held. A K that was never drafted is not in it."""
     longest = time.draft_len
     return {
         k: tau * 1_000_000 / (time.round_ns - time.draft_ns * (1 - k / longest))
-        for k, tau in turn.tau_by_prefix().items()
-        if k <= longest
+        for k, tau in time.acceptance.tau_by_prefix().items()
+        if time.round_ns > time.draft_ns * (1 - k / longest)
     }
 
 
-def _tau_per_ms(turn: TurnMetrics, time: RoundTime) -> Formula:
-    by_k = tau_per_ms(turn, time)
+def _favoured(time: RoundTime) -> Formula:
+    by_k = tau_per_ms(time)
+    name, expression = "K favoured (modelled)", "the k of the most tokens per ms, of those drafted"
+    if not by_k:
+        return Formula(name=name, expression=expression, values="", result="nothing drafted")
+    best = max(by_k, key=lambda k: by_k[k])
+    return Formula(
+        name=name,
+        expression=expression,
+        values="",
+        result=f"K {best}; K {time.draft_len + 1}+: never drafted, not guessed",
+    )
+
+
+def _tau_per_ms(time: RoundTime) -> Formula:
+    by_k = tau_per_ms(time)
     return Formula(
         name="τ per ms (modelled)",
         expression="τ(k) ÷ (round − draft exposed·(1 − k/K)), verification held",

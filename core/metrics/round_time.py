@@ -28,8 +28,7 @@ class RoundTime:
     t_d: float | None
     t_branch: float | None
     floor_ns: float | None
-    acceptance_rate: float | None
-    miss_rate: float | None
+    acceptance: Acceptance  # counts over these rounds
     launches: float | None
 
     @property
@@ -46,6 +45,22 @@ class RoundTime:
     def draft_ns(self) -> float:
         """Drafting that is exposed."""
         return self.shares.draft_ns / self.n_rounds
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """α of these rounds."""
+        return ratio(self.acceptance.kept_tokens, self.acceptance.drafted_tokens)
+
+    @property
+    def miss_rate(self) -> float | None:
+        """Misses ÷ rounds that had branches and a successor."""
+        counts = self.acceptance
+        return ratio(counts.branch_rounds - counts.hits, counts.branch_rounds)
+
+    @property
+    def idle_ns(self) -> float:
+        """Time in which no device works: gaps between launches, and waits that nothing covers."""
+        return (self.shares.wait_ns + self.shares.other_ns) / self.n_rounds
 
     @property
     def other_ns(self) -> float:
@@ -84,8 +99,7 @@ def round_time(turn: TurnMetrics, last: int | None = None) -> RoundTime | None:
         t_d=_draft_ns_per_token(rounds),
         t_branch=_branch_draft_ns(rounds),
         floor_ns=None if floor is None else floor / len(rounds),
-        acceptance_rate=ratio(counts.kept_tokens, counts.drafted_tokens),
-        miss_rate=ratio(counts.branch_rounds - counts.hits, counts.branch_rounds),
+        acceptance=counts,
         launches=ratio(sum(launches), len(launches)),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from specmon.core import roofline
 from specmon.core.metrics.bandwidth import no_fraction
+from specmon.core.metrics.causes import Cause, cause_of
 from specmon.core.metrics.formulas import Formula, formulas
 from specmon.core.metrics.ledger import LaneMetrics
 from specmon.core.metrics.round_time import RoundTime, round_time
@@ -17,18 +18,22 @@ from specmon.core.metrics.text import ms, percent
 from specmon.core.metrics.turn import TurnMetrics
 
 MIN_ROUNDS = 8
-SHORT_COLUMNS = 74
+SHORT_COLUMNS = 70
 WORTH_SAYING = 0.02  # share of the round below which exposed drafting goes unmentioned
 WEAK_ACCEPTANCE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """What bounds the round: a sentence, one of at most 74 columns, and the formulas behind them."""
+    """What bounds the round: a sentence, one of at most 70 columns, and the formulas behind them.
+
+    `cause` is the one cause that a rule of `causes` found, None where none holds.
+    """
 
     text: str
     short: str
     formulas: list[Formula]
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,32 @@ def why(lane: LaneMetrics, turn: TurnMetrics, last: int = 64) -> Why:
     if time.tokens == 0 or time.shares.total_ns == 0:
         text = "these rounds hold no tokens or no time, so nothing bounds them"
         return Why(text=text, short=text, formulas=[])
-    said = _loses(lane, turn, time) or _largest_share(turn, time)
-    return Why(text=said.text, short=said.short[:SHORT_COLUMNS], formulas=formulas(lane, turn, time))
+    cause = cause_of(lane, turn, time)
+    shown = formulas(lane, turn, time)
+    if cause is None:
+        said = _loses(lane, turn, time) or _largest_share(turn, time)
+        return Why(text=said.text, short=said.short[:SHORT_COLUMNS], formulas=shown)
+    said = _with_context(lane, turn, time, cause)
+    return Why(
+        text=said.text, short=said.short[:SHORT_COLUMNS], formulas=[cause.formula, *shown], cause=cause
+    )
+
+
+def _with_context(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime, cause: Cause) -> _Said:
+    """The cause, then what it leads to: the loss against AR, or drafting that is still exposed."""
+    said = _Said(cause.text, cause.short)
+    if cause.name == "verify-bound":
+        return _with_drafting(turn, time, said)
+    if _is_slower_than_ar(lane, turn, time) and lane.ar_step is not None:
+        per_token = f"{ms(time.round_ns / time.tokens_per_round)} ms/token against AR's {ms(lane.ar_step.ns)}"
+        return _Said(f"{said.text} {per_token}.", said.short)
+    return said
+
+
+def _is_slower_than_ar(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime) -> bool:
+    if turn.lane.decoder == "ar" or lane.ar_step is None:
+        return False
+    return time.round_ns > time.tokens_per_round * lane.ar_step.ns
 
 
 def _too_few(n_rounds: int, turn: TurnMetrics) -> _Said:
@@ -60,11 +89,9 @@ def _too_few(n_rounds: int, turn: TurnMetrics) -> _Said:
 
 def _loses(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime) -> _Said | None:
     """Speculation that is slower than plain decoding, with what makes its round dear."""
-    if turn.lane.decoder == "ar" or lane.ar_step is None:
+    if not _is_slower_than_ar(lane, turn, time) or lane.ar_step is None:
         return None
     ar_ns, ns_per_token = lane.ar_step.ns, time.round_ns / time.tokens_per_round
-    if ns_per_token <= ar_ns:
-        return None
     name, tau = turn.lane.decoder.upper(), time.tokens_per_round
     needed = roofline.break_even_tau(time.round_ns, ar_ns)
     per_token = f"{ms(ns_per_token)} ms/token"
@@ -91,7 +118,6 @@ def _largest_share(turn: TurnMetrics, time: RoundTime) -> _Said:
         _verify: shares.verify_ns,
         _drafting: shares.draft_ns,
         _accepting: shares.accept_ns,
-        _idle: shares.wait_ns + shares.other_ns,
     }
     return max(parts, key=lambda say: parts[say])(turn, time)
 
@@ -122,8 +148,12 @@ def _with_drafting(turn: TurnMetrics, time: RoundTime, said: _Said) -> _Said:
     before = "Drafting still exposed" if turn.lane.decoder == "ssd" else "Drafting before it"
     return _Said(
         f"{said.text} {before}: {ms(time.draft_ns)} ms{misses}.",
-        f"{said.short} · drafting exposed {ms(time.draft_ns)} ms",
+        _if_it_fits(said.short, f" · draft exposed {ms(time.draft_ns)} ms"),
     )
+
+
+def _if_it_fits(short: str, more: str) -> str:
+    return short + more if len(short) + len(more) <= SHORT_COLUMNS else short
 
 
 def _drafting(turn: TurnMetrics, time: RoundTime) -> _Said:
@@ -142,13 +172,3 @@ def _accepting(turn: TurnMetrics, time: RoundTime) -> _Said:
     took = ms(time.shares.accept_ns / time.n_rounds)
     text = f"accept and handoff take {took} ms, {share} of a {ms(time.round_ns)} ms round."
     return _Said(text, f"accept and handoff {share} of {ms(time.round_ns)} ms")
-
-
-def _idle(turn: TurnMetrics, time: RoundTime) -> _Said:
-    idle_ns = time.shares.wait_ns + time.shares.other_ns
-    share = percent(idle_ns, time.shares.total_ns)
-    launches = "" if time.launches is None else f", {time.launches:,.0f} host launches a round"
-    text = f"no device works for {ms(idle_ns / time.n_rounds)} ms, {share} of a {ms(time.round_ns)} ms round"
-    return _Said(
-        f"{text}: the host bounds it{launches}.", f"host: devices idle {share} of {ms(time.round_ns)} ms"
-    )

@@ -87,10 +87,10 @@ def test_hostile_rounds_make_nothing_fail(stream, plan, ledger_of, rounds, devic
 def test_lane_without_devices_or_sizes_still_has_its_rates(stream, plan, ledger_of):
     events = [
         Lane(t=e.t, decoder="sd", target="served", url="http://host") if isinstance(e, Lane) else e
-        for e in stream([plan(1)] * 10, decoder="sd")
+        for e in stream([plan(4)] * 10, decoder="sd")
     ]
     ledger = ledger_of(events)
     printed = summary(ledger)
-    assert printed.tokens_per_round == 2.0
+    assert printed.tokens_per_round == 5.0
     assert (printed.overlap_ms, printed.sol_fraction, printed.devices) == (None, None, ())
     assert "no ceiling measured" in why(ledger.lanes[0], ledger.lanes[0].turns[0]).text

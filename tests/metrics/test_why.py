@@ -1,7 +1,5 @@
-import msgspec
 import pytest
 
-from specmon.core.events import Round
 from specmon.core.metrics.formulas import AR_NOT_MEASURED, tau_per_ms
 from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.text import ms, percent
@@ -38,7 +36,7 @@ def test_why_verify_bound_names_its_share_of_the_ceiling(stream, plan, ledger_of
         "verify is 95 % of a 4.20 ms round, at 51 % of the read ceiling: 1.97 ms left to win there."
         " Drafting still exposed: 0.10 ms."
     )
-    assert said.short == "verify 95 % of 4.20 ms, 51 % of ceiling · drafting exposed 0.10 ms"
+    assert said.short == "verify 95 % of 4.20 ms, 51 % of ceiling · draft exposed 0.10 ms"
 
 
 def test_why_gives_no_percentage_without_a_ceiling(stream, plan, ledger_of):
@@ -50,7 +48,7 @@ def test_why_gives_no_percentage_without_a_ceiling(stream, plan, ledger_of):
 
 
 def test_why_blames_misses_where_drafting_is_exposed(stream, plan, ledger_of):
-    said = why_of(ledger_of(stream([plan(1, outcome="rank")] * 20, draft_ns=9 * MS)))
+    said = why_of(ledger_of(stream([plan(4, outcome="rank")] * 20, draft_ns=9 * MS)))
     assert (
         said.text
         == "drafting is exposed for 9.00 ms, 69 % of a 13.1 ms round: 100 % of rounds missed their branches."
@@ -58,7 +56,7 @@ def test_why_blames_misses_where_drafting_is_exposed(stream, plan, ledger_of):
 
 
 def test_why_names_exposed_drafting_of_sd(stream, plan, ledger_of):
-    said = why_of(ledger_of(stream([plan(3)] * 20, decoder="sd", draft_ns=9 * MS)))
+    said = why_of(ledger_of(stream([plan(4)] * 20, decoder="sd", draft_ns=9 * MS)))
     assert said.text == "drafting is exposed for 9.00 ms, 69 % of a 13.1 ms round; verifying takes 4.00 ms."
 
 
@@ -73,30 +71,17 @@ def test_tau_per_ms_of_a_slow_round_keeps_its_digits(stream, plan, ledger_of):
     assert formula(said, "τ per ms").result == ".02 .03 .04 .05"
 
 
-def test_why_names_a_weak_drafter(stream, plan, ledger_of):
-    said = why_of(ledger_of(stream([plan(0)] * 20, decoder="sd")))
-    assert said.text.endswith("Only 0 % of drafted tokens are kept.")
-
-
-def test_why_names_the_host_where_no_device_works(stream, plan, ledger_of):
-    events = stream([plan(0)] * 20, decoder="ar")
-    bare = [msgspec.structs.replace(e, spans=e.spans[1:]) if isinstance(e, Round) else e for e in events]
-    said = why_of(ledger_of(bare))
-    assert said.text.startswith("no device works for 4.00 ms, 98 % of a 4.10 ms round: the host bounds it")
-    assert said.text.endswith("3 host launches a round.")
-
-
 def test_why_says_that_speculation_loses_once_an_ar_step_is_measured(stream, plan, ledger_of):
-    ledger = ledger_of(stream([plan(0)] * 20, decoder="sd"))
+    ledger = ledger_of(stream([plan(1)] * 10 + [plan(4)] * 10, decoder="sd"))
     assert formula(why_of(ledger), "break-even").result == AR_NOT_MEASURED
-    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=2 * MS)
+    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=1_500_000)
     said = why_of(ledger)
     assert said.text == (
-        "SD loses against AR here: 6.10 ms a round ÷ τ 1.00 = 6.10 ms/token, an AR step takes 2.00."
-        " It needs τ 3.05: verifying takes 2.00 AR steps."
+        "SD loses against AR here: 6.10 ms a round ÷ τ 3.50 = 1.74 ms/token, an AR step takes 1.50."
+        " It needs τ 4.07: verifying takes 2.67 AR steps."
     )
-    assert said.short == "SD loses to AR: 6.10 ms/token against 2.00 · τ 1.00, needs 3.05"
-    assert formula(said, "break-even").result == "3.05, τ is 1.00; AR step: 32 steps at KV 84"
+    assert said.short == "SD loses to AR: 1.74 ms/token against 1.50 · τ 3.50, needs 4.07"
+    assert formula(said, "break-even").result == "4.07, τ is 3.50; AR step: 32 steps at KV 84"
 
 
 def test_why_does_not_say_it_loses_where_it_wins(stream, plan, ledger_of):
@@ -131,7 +116,7 @@ def test_tau_per_ms_takes_off_the_drafting_that_fewer_tokens_need(stream, plan, 
     turn = ledger_of(stream([plan(4)] * 20, decoder="sd")).lanes[0].turns[0]
     time = round_time(turn)
     assert time is not None
-    assert tau_per_ms(turn, time) == pytest.approx({k: (k + 1) / (4.1 + k * 0.5) for k in (1, 2, 3, 4)})
+    assert tau_per_ms(time) == pytest.approx({k: (k + 1) / (4.1 + k * 0.5) for k in (1, 2, 3, 4)})
 
 
 @pytest.mark.parametrize("draft_ns", [1, 123_456, 98_765_432_101])
