@@ -10,7 +10,7 @@ from specmon.core.decoders.choose import Chooser
 from specmon.core.events import Sampling
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -3.0])
-DRAWS = 4000
+DRAWS = 2000
 CHI_SQUARE_5_DOF = 20.5  # exceeded once in a thousand
 
 

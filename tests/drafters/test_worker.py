@@ -14,11 +14,11 @@ import torch
 
 from specmon.core.drafters.base import Drafted, Verdict
 from specmon.core.drafters.desk import Desk
-from specmon.core.drafters.link import WorkerLink, receive
+from specmon.core.drafters.link import receive
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.registry import DrafterSpec, build_drafter
 from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
-from specmon.core.drafters.worker import Worker
+from specmon.core.drafters.worker import Worker, run_worker
 from specmon.core.errors import SpecmonError, UsageError
 
 Pipe = tuple[Connection, Connection]
@@ -156,7 +156,8 @@ def test_refusal_crosses_the_pipe_whole(pipe: Pipe, error: SpecmonError) -> None
     assert caught.value.exit_code == error.exit_code
 
 
-def test_worker_that_cannot_build_says_why(tmp_path: Path) -> None:
+def test_worker_that_cannot_build_says_why(pipe: Pipe, tmp_path: Path) -> None:
+    ours, theirs = pipe
     spec = DrafterSpec(
         name=str(tmp_path),
         target=str(tmp_path),
@@ -167,10 +168,22 @@ def test_worker_that_cannot_build_says_why(tmp_path: Path) -> None:
         cache_dir=tmp_path,
     )
 
-    link = WorkerLink(build_drafter, (spec,), device="cpu:1", core=None, clock=lambda: 0)
+    run_worker(theirs, build_drafter, (spec,), "cpu:1", None, 0)
 
     with pytest.raises(SpecmonError, match=r"has no config\.json"):
-        _ = link.info
+        receive(ours, 5.0, lambda: True, gone)
+
+
+def test_worker_that_fails_says_so_without_a_traceback(
+    pipe: Pipe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = pipe
+
+    run_worker(theirs, divmod, (1, 0), "cpu:1", None, 0)  # type: ignore[arg-type]
+
+    with pytest.raises(SpecmonError, match=r"^The draft worker failed: .*zero"):
+        receive(ours, 5.0, lambda: True, gone)
+    assert "ZeroDivisionError" in capsys.readouterr().err  # the log has it whole
 
 
 def test_scripted_drafter_takes_its_script_through_the_pipe(pipe: Pipe) -> None:
