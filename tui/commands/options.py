@@ -30,6 +30,7 @@ FanOut = Annotated[
     typer.Option(metavar="F[,F…]", help="SSD: branches per accepted_len; one number, or K+1 of them."),
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
+Backend = Annotated[str, typer.Option(help="Kernels: auto, reference or triton (bf16 on CUDA).")]
 Devices = Annotated[
     str, typer.Option(metavar="D[,D]", help="auto, or the target's device and the draft's: cuda:0,cuda:1.")
 ]
@@ -68,7 +69,15 @@ Size = Annotated[
 
 
 def lane_config(
-    *, decoder: str, target: str, draft: str, recipe: str, devices: str, draft_len: int, fan_out: str
+    *,
+    decoder: str,
+    target: str,
+    draft: str,
+    recipe: str,
+    devices: str,
+    draft_len: int,
+    fan_out: str,
+    backend: str = "auto",
 ) -> LaneConfig:
     """The checked options as a lane. Raises: UsageError."""
     from specmon.core.engine.messages import LaneConfig
@@ -94,6 +103,7 @@ def lane_config(
         draft=draft,
         recipe=recipe,
         devices=devices,
+        backend=backend,
         draft_len=draft_len,
         fan_out=parse_fan_out(fan_out, draft_len),
     )
