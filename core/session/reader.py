@@ -82,15 +82,15 @@ class SessionReader:
         last = self.frames[-1]
         return last.first_event + last.events
 
-    def skim(self, number: int) -> Skim:
-        """Find the rounds of frame `number` without reading them whole; a damaged frame has none."""
+    def skim(self, number: int, *, misses: bool = True) -> Skim:
+        """Find the rounds of frame `number` (see `skim`) without reading them whole; a damaged frame has none."""
         info = self.frames[number]
         report = self._reports.setdefault(number, FrameReport())
         if is_newer_minor(self.header.schema):
             deque(self.frame_events(number), maxlen=0)  # for the count of what is unknown here
             report = self._reports[number]
         try:
-            skimmed = skim(self._index.raw(self._fd, info))
+            skimmed = skim(self._index.raw(self._fd, info), misses=misses)
         except DamagedFrame:
             report.damaged = True
             return Skim(n_lines=info.events)

@@ -7,20 +7,24 @@ in the text of the line. What is not a round is decoded, but for what comes ofte
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import msgspec
 
-from specmon.core.events import Event
+from specmon.core.events import Event, Lane
 from specmon.core.session.codec import decode
 
 #: Kinds that are many and mark no place.
 _PASSED_OVER = tuple(f'{{"type":"{kind}",'.encode() for kind in ("Telemetry", "Sample", "Log", "Snapshot"))
 #: A miss in a round's line: `hit` is null before it. In a string the quotes would be escaped.
-_MISSES = (b'null,"rank",', b'null,"late",', b'null,"none",')
+_MISSES = tuple((b"null,", reason, b",") for reason in (b'"rank"', b'"late"', b'"none"'))
 #: `discarded` ends the line; a string holds no newline.
-_DISCARDED = b",true]\n"
+_DISCARDED = (b",", b"true", b"]\n")
+
+_Sign = tuple[
+    bytes, bytes, bytes
+]  # what to look for, rare enough to be found fast, and what must stand around it
 
 
 class _Lead(msgspec.Struct, array_like=True, tag="Round", gc=False):
@@ -57,22 +61,24 @@ class Skim(msgspec.Struct, frozen=True, kw_only=True):
     bad_lines: int = 0
 
 
-def skim(raw: bytes) -> Skim:
-    """Skim a frame's lines, each ended by a newline."""
+def skim(raw: bytes, *, misses: bool = True) -> Skim:
+    """Skim a frame's lines, each ended by a newline.
+
+    Looking for misses takes a third of the time: `misses` says whether a lane known before this frame is SSD.
+    """
     lines = raw.split(b"\n")[:-1]
     numbers, leads = _leads(lines)
     others, bad_lines = _others(lines)
-    ends = _ends(leads)
-    place_of = _Places(lines, numbers)
+    misses |= any(isinstance(event, Lane) and event.decoder == "ssd" for _, event in others)
     return Skim(
         n_lines=len(lines),
         lines=numbers,
         lanes=[lead.lane for lead in leads],
         turns=[lead.turn for lead in leads],
-        t1=ends,
+        t1=_ends(leads),
         ns=[lead.t1 for lead in leads],
-        missed=sorted(place for sign in _MISSES for place in place_of.all(raw, sign)),
-        discarded=place_of.all(raw, _DISCARDED),
+        missed=_rounds_with(_MISSES, raw, lines, numbers) if misses else [],
+        discarded=_rounds_with((_DISCARDED,), raw, lines, numbers),
         others=others,
         bad_lines=bad_lines,
     )
@@ -100,13 +106,12 @@ def _lead(line: bytes) -> _Lead | None:
 def _others(lines: list[bytes]) -> tuple[list[tuple[int, Event]], int]:
     others: list[tuple[int, Event]] = []
     bad_lines = 0
-    for number, line in enumerate(lines):
-        if line[:1] == b"[" or line.startswith(_PASSED_OVER):
-            continue
-        try:
-            others.append((number, decode(line)))
-        except ValueError:
-            bad_lines += 1
+    for number in [number for number, line in enumerate(lines) if line[:1] != b"["]:
+        if not lines[number].startswith(_PASSED_OVER):
+            try:
+                others.append((number, decode(lines[number])))
+            except ValueError:
+                bad_lines += 1
     return others, bad_lines
 
 
@@ -122,20 +127,21 @@ def _ends(leads: list[_Lead]) -> list[int]:
     return ends
 
 
-class _Places:
-    """Finds out whose line a piece of a frame's text belongs to."""
+def _rounds_with(signs: Sequence[_Sign], raw: bytes, lines: list[bytes], numbers: Sequence[int]) -> list[int]:
+    """Places of the rounds whose lines hold one of `signs`."""
+    found = sorted(at for sign in signs for at in _find(raw, sign))
+    if not found:
+        return []
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    place_of = {number: place for place, number in enumerate(numbers)}
+    hits = {bisect_right(starts, at) - 1 for at in found}
+    return sorted(place_of[number] for number in hits if number in place_of)
 
-    def __init__(self, lines: list[bytes], numbers: Sequence[int]) -> None:
-        self._starts = [0, *accumulate(len(line) + 1 for line in lines)]
-        self._place_of = {number: place for place, number in enumerate(numbers)}
 
-    def all(self, raw: bytes, sign: bytes) -> list[int]:
-        """Places of the rounds whose lines hold `sign`."""
-        places = []
-        at = raw.find(sign)
-        while at >= 0:
-            number = bisect_right(self._starts, at) - 1
-            if number in self._place_of:
-                places.append(self._place_of[number])
-            at = raw.find(sign, self._starts[number + 1] - 1)
-        return places
+def _find(raw: bytes, sign: _Sign) -> Iterator[int]:
+    before, middle, after = sign
+    at = raw.find(middle)
+    while at >= 0:
+        if raw.startswith(after, at + len(middle)) and raw.endswith(before, 0, at):
+            yield at
+        at = raw.find(middle, at + len(middle))

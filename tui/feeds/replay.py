@@ -17,7 +17,7 @@ from specmon.tui.feeds.playback import Playback
 
 READ_BUDGET_S = 0.03  #: how long one poll may read ahead
 SEARCHED_ROUNDS = 50_000  #: a search that must read the rounds gives up then, after about half a second
-LEAD_ROUNDS = 4_000  #: rounds read before the place one goes to, at most
+LEAD_ROUNDS = 2_000  #: rounds read before the place one goes to, at most
 
 
 class ReplayFeed:
@@ -114,9 +114,10 @@ class ReplayFeed:
         self.loaded = True
 
     def _skim(self, reader: SessionReader, stop_at: float) -> list[FeedItem]:
-        frames = reader.frames
+        frames, stops = reader.frames, self.playback.stops
         while self._skimmed < len(frames):
-            self.playback.stops.add_frame(frames[self._skimmed].first_event, reader.skim(self._skimmed))
+            misses = any(lane.decoder == "ssd" for lane in stops.lanes.values())
+            stops.add_frame(frames[self._skimmed].first_event, reader.skim(self._skimmed, misses=misses))
             self._skimmed += 1
             if self._clock() >= stop_at and self._skimmed < len(frames):
                 done, total = self.playback.stops.n_events, reader.n_events
