@@ -22,10 +22,12 @@ from specmon.tui.feeds.feed import Feed
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.feeds.pump import Pump
 from specmon.tui.feeds.replay import ReplayFeed
+from specmon.tui.screens.first_hint import FirstHint
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen, Start
 from specmon.tui.screens.race import RaceScreen
 from specmon.tui.screens.replay import ReplayScreen
+from specmon.tui.screens.saving import save
 from specmon.tui.screens.stage import Setup, Stage
 from specmon.tui.widgets.palette import Palette, textual_theme
 
@@ -46,6 +48,7 @@ class SpecmonApp(App[None]):
         config: what the engine loads first.
         record: where the recording is kept from the start; None keeps none. `force` overwrites a file there.
         recordings: the folder in which the `r` key keeps one; the user's own if None.
+        state: the folder of what is remembered across starts; None remembers nothing.
         race_lanes: race `initial_request` on these instead of decoding it once.
         refresh_hz: how often the feed is drained; 0 leaves that to the caller of `tick`.
         clock: seconds that only grow.
@@ -58,6 +61,7 @@ class SpecmonApp(App[None]):
         Binding("ctrl+c", "interrupt", "cancel; twice quits", show=False, priority=True),
         Binding("ctrl+q", "quit", "quit", show=False),
         Binding("T", "next_theme", "theme", show=False),
+        Binding("I", "save_picture", "picture", show=False),
     ]
     CSS = "Screen { background: $background; }"
     TITLE = "specmon"
@@ -76,6 +80,7 @@ class SpecmonApp(App[None]):
         record: str | None = None,
         force: bool = False,
         recordings: Path | None = None,
+        state: Path | None = None,
         race_lanes: tuple[LaneConfig, ...] = (),
         refresh_hz: float = 16.0,
         clock: Callable[[], float] = time.monotonic,
@@ -107,6 +112,7 @@ class SpecmonApp(App[None]):
             record=record,
             force=force,
             recordings=recordings or paths.recordings_dir(),
+            state=state,
         )
         self._race_lanes = race_lanes
         self._refresh_hz = refresh_hz
@@ -138,10 +144,18 @@ class SpecmonApp(App[None]):
                 self._open_race(self._start.request)
             else:
                 stage.begin()
+        self._welcome()
         for note in self._notes:
             self.say(note, "warning")
         if self._refresh_hz > 0:
             self.set_interval(1 / self._refresh_hz, self.tick)
+
+    def _welcome(self) -> None:
+        """Tell a newcomer the first steps, once and for all."""
+        state = self._start.state
+        live = isinstance(self.stage, MonitorScreen)
+        if live and state is not None and not self._once and not (seen := state / "hint-seen").exists():
+            self.push_screen(FirstHint(self.setup, seen))
 
     def tick(self) -> None:
         """Drain the feed and draw what changed."""
@@ -208,6 +222,13 @@ class SpecmonApp(App[None]):
         for screen in self.screen_stack:
             for widget in screen.query("*"):
                 widget.refresh()
+
+    def action_save_picture(self) -> None:
+        folder = (self._start.state or self._start.recordings) / "saved"
+        try:
+            self.say(f"saved {save(folder, 'svg', self.export_screenshot())}")
+        except SpecmonError as error:
+            self.say(str(error), "error")
 
     def say(self, text: str, role: Literal["text", "warning", "error"] = "text") -> None:
         """Show a sentence in the hint row."""

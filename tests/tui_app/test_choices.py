@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from specmon.core.engine.messages import LaneConfig
-from specmon.tui.screens.choices import Plan, Setting, plan_label
+from specmon.core.engine.messages import LaneConfig, Request
+from specmon.core.events import Sampling
+from specmon.tui.screens.choices import Plan, Setting, plan_label, plan_of
 
 CPU, CUDA = ("cpu:0", "cpu:1"), ("cuda:0", "cuda:1")
 
@@ -23,6 +24,9 @@ def test_each_setting_shows_the_present_value_as_chosen() -> None:
         "draft_len": "7",
         "fan_out": "1",
         "recipe": "fp32",
+        "devices": "auto",
+        "temperature": "0",
+        "seed": "0",
         "max_new_tokens": "64",
     }
 
@@ -35,7 +39,8 @@ def test_a_value_outside_the_list_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decoder", "idle"), [("ar", {"draft", "draft_len", "fan_out"}), ("sd", {"fan_out"}), ("ssd", set())]
+    ("decoder", "idle"),
+    [("ar", {"draft", "draft_len", "fan_out", "seed"}), ("sd", {"fan_out", "seed"}), ("ssd", {"seed"})],
 )
 def test_settings_without_effect_say_so_and_do_not_change(decoder: str, idle: set[str]) -> None:
     plan = Plan(LaneConfig(decoder=decoder), 64)  # type: ignore[arg-type]
@@ -49,6 +54,36 @@ def test_impossible_recipe_is_skipped_with_its_reason() -> None:
     assert plan.changed("recipe", 1, CPU).config.recipe == "q4"
     assert plan.changed("recipe", 1, CUDA).config.recipe == "bf16"
     assert setting(plan, "recipe", CUDA).choices[1].reason
+
+
+def test_recipe_depends_on_the_planned_devices() -> None:
+    plan = Plan(LaneConfig(devices="cpu:0"), 64)
+    assert plan.changed("recipe", 1, CUDA).config.recipe == "q4"
+
+
+def test_devices_are_offered_alone_and_as_target_and_draft() -> None:
+    offered = [choice.value for choice in setting(Plan(LaneConfig(), 64), "devices", CUDA).choices]
+    assert offered == ["auto", "cuda:0", "cuda:1", "cuda:0,cuda:1", "cuda:1,cuda:0", "cpu:0"]
+
+
+def test_seed_matters_once_something_is_drawn() -> None:
+    plan = Plan(LaneConfig(), 64).changed("seed", 1, CPU)
+    assert plan.seed == 0
+    plan = plan.changed("temperature", 2, CPU).changed("seed", 3, CPU)
+    assert (plan.temperature, plan.seed) == (0.6, 3)
+
+
+def test_plan_changes_a_request_but_keeps_what_it_does_not_plan() -> None:
+    template = Request(messages=(), sampling=Sampling(top_p=0.9), stop_strings=("x",))
+    request = Plan(LaneConfig(), 64, temperature=0.6, seed=3).request(template)
+    assert request == Request(
+        messages=(),
+        max_new_tokens=64,
+        sampling=Sampling(temperature=0.6, top_p=0.9),
+        seed=3,
+        stop_strings=("x",),
+    )
+    assert plan_of(LaneConfig(), request) == Plan(LaneConfig(), 64, 0.6, 3)
 
 
 def test_eagle3_needs_the_embedded_target() -> None:

@@ -51,6 +51,7 @@ class Look:
             "keys": self.keys,
             "notes": self.notes,
             "once": self.once is not None,
+            "state": paths.state_dir(),
         }
 
 

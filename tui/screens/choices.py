@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from specmon.core.engine.messages import LaneConfig
+from specmon.core.engine.messages import LaneConfig, Request
 
 DRAFT_LENS = tuple(range(1, 11))
 FAN_OUTS = (1, 2, 3, 4, 5, 6, 8)
 MAX_TOKENS = (32, 64, 96, 128, 256, 512, 1024, 2048, 4096)
+TEMPERATURES = ("0", "0.3", "0.6", "0.8", "1", "1.5")
+SEEDS = tuple(range(10))
 DRAFTS = ("auto", "eagle3", "ngram", "scripted:0.78")
 
 
@@ -39,18 +41,30 @@ class Plan:
 
     config: LaneConfig
     max_new_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
 
     def settings(self, devices: tuple[str, ...]) -> list[Setting]:
         """The rows; `devices` are the engine's, the target's first (empty while unknown)."""
         c = self.config
         no_draft = "AR drafts nothing" if c.decoder == "ar" else ""
+        no_draw = "" if self.temperature else "greedy: nothing is drawn"
         no_branches = "" if c.decoder == "ssd" else "only SSD prepares branches"
         return [
             _setting("decoder", "decoder", ("ar", "sd", "ssd"), c.decoder),
             _setting("draft", "drafter", DRAFTS, c.draft, _draft_reasons(c.target), no_draft),
             _setting("draft_len", "draft_len K", DRAFT_LENS, c.draft_len, {}, no_draft),
             _setting("fan_out", "fan_out", FAN_OUTS, _fan_out(c.fan_out), {}, no_branches),
-            _setting("recipe", "recipe", ("auto", "q4", "bf16", "fp32"), c.recipe, _recipe_reasons(devices)),
+            _setting(
+                "recipe",
+                "recipe",
+                ("auto", "q4", "bf16", "fp32"),
+                c.recipe,
+                _recipe_reasons(c.devices, devices),
+            ),
+            _setting("devices", "devices", _device_choices(devices), c.devices),
+            _setting("temperature", "temperature", TEMPERATURES, f"{self.temperature:g}"),
+            _setting("seed", "seed", SEEDS, self.seed, {}, no_draw),
             _setting("max_new_tokens", "max new tokens", MAX_TOKENS, self.max_new_tokens),
         ]
 
@@ -65,12 +79,28 @@ class Plan:
         return self._with(name, setting.choices[at].value)
 
     def _with(self, name: str, value: str) -> Plan:
+        if name == "temperature":
+            return replace(self, temperature=float(value))
+        if name == "seed":
+            return replace(self, seed=int(value))
         if name == "max_new_tokens":
-            return Plan(self.config, int(value))
+            return replace(self, max_new_tokens=int(value))
         if name == "draft_len":
-            return Plan(_with_draft_len(self.config, int(value)), self.max_new_tokens)
+            return replace(self, config=_with_draft_len(self.config, int(value)))
         change: object = (int(value),) if name == "fan_out" else value
-        return Plan(msgspec.structs.replace(self.config, **{name: change}), self.max_new_tokens)
+        return replace(self, config=msgspec.structs.replace(self.config, **{name: change}))
+
+    def request(self, template: Request) -> Request:
+        """A request as `template` but for what is planned here."""
+        sampling = msgspec.structs.replace(template.sampling, temperature=self.temperature)
+        return msgspec.structs.replace(
+            template, max_new_tokens=self.max_new_tokens, sampling=sampling, seed=self.seed
+        )
+
+
+def plan_of(config: LaneConfig, request: Request) -> Plan:
+    """The plan that loads `config` and decodes as `request`."""
+    return Plan(config, request.max_new_tokens, request.sampling.temperature, request.seed)
 
 
 def _with_draft_len(config: LaneConfig, draft_len: int) -> LaneConfig:
@@ -83,12 +113,19 @@ def _fan_out(fan_out: tuple[int, ...]) -> str:
     return "·".join(map(str, fan_out))
 
 
+def _device_choices(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The devices at hand, alone and as target and draft."""
+    pairs = (f"{target},{draft}" for target in devices[:2] for draft in devices[:2] if target != draft)
+    return ("auto", *dict.fromkeys((*devices[:2], *pairs, "cpu:0")))
+
+
 def _draft_reasons(target: str) -> dict[str, str]:
     return {} if target == "smollm2" else {"eagle3": "no head ships for this target"}
 
 
-def _recipe_reasons(devices: tuple[str, ...]) -> dict[str, str]:
-    return {"q4": "runs on CPU devices"} if devices and devices[0].startswith("cuda") else {}
+def _recipe_reasons(planned: str, devices: tuple[str, ...]) -> dict[str, str]:
+    target = planned if planned != "auto" else "".join(devices[:1])
+    return {"q4": "runs on CPU devices"} if target.startswith("cuda") else {}
 
 
 def _setting(
@@ -117,4 +154,5 @@ def plan_label(plan: Plan) -> str:
         parts.append(f"fan {_fan_out(c.fan_out)}")
     if c.decoder != "ar" and c.draft != "auto":
         parts.append(c.draft)
-    return f"{' '.join(parts)}, max {plan.max_new_tokens:,}"
+    drawn = f", T {plan.temperature:g} seed {plan.seed}" if plan.temperature else ""
+    return f"{' '.join(parts)}{drawn}, max {plan.max_new_tokens:,}"

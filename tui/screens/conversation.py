@@ -11,23 +11,30 @@ class Conversation:
     """Questions and answers, oldest first; every request carries all of them."""
 
     def __init__(self, template: Request) -> None:
-        self._template = template
+        self.template = template  # gives the requests all but their messages
         self._messages: list[tuple[str, str]] = []
 
     def take(self, request: Request) -> None:
         """Begin with a request that comes from elsewhere; `answered` closes it."""
         self._messages = list(request.messages)
 
-    def ask(self, text: str, max_new_tokens: int) -> Request:
+    def ask(self, text: str) -> Request:
         """The request for the next turn; `answered` closes it."""
         self._messages.append(("user", text))
-        return self._request(max_new_tokens)
+        return self._request(tuple(self._messages))
 
     def answered(self, text: str) -> None:
         """The turn is over with this answer, perhaps a part of one; without any the question is withdrawn."""
         if text:
             self._messages.append(("assistant", text))
         elif self._messages and self._messages[-1][0] == "user":
+            self._messages.pop()
+
+    def withdraw(self) -> None:
+        """Take back the newest question and its answer."""
+        if self._messages and self._messages[-1][0] == "assistant":
+            self._messages.pop()
+        if self._messages and self._messages[-1][0] == "user":
             self._messages.pop()
 
     def forget(self) -> None:
@@ -39,13 +46,9 @@ class Conversation:
         """The newest thing the user said."""
         return next((text for role, text in reversed(self._messages) if role == "user"), None)
 
-    def once(self, text: str, max_new_tokens: int) -> Request:
+    def once(self, text: str) -> Request:
         """A request for one question alone, outside this conversation."""
-        return self._request(max_new_tokens, (("user", text),))
+        return self._request((("user", text),))
 
-    def _request(self, max_new_tokens: int, messages: tuple[tuple[str, str], ...] | None = None) -> Request:
-        return msgspec.structs.replace(
-            self._template,
-            messages=tuple(self._messages) if messages is None else messages,
-            max_new_tokens=max_new_tokens,
-        )
+    def _request(self, messages: tuple[tuple[str, str], ...]) -> Request:
+        return msgspec.structs.replace(self.template, messages=messages)

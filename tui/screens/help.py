@@ -15,7 +15,7 @@ from specmon.tui.widgets.lines import Line
 GENERAL: tuple[tuple[str, str], ...] = (
     ("ctrl+c", "cancel the request; again within 2 s quits with exit code 130"),
     ("ctrl+p", "command palette"),
-    ("T", "next theme"),
+    ("T I", "next theme · save the screen as an SVG picture"),
 )
 GLYPHS = (
     ("◆ ◇", "the draft of this round was ready (branch hit) · it had to be made anew (miss)"),

@@ -27,17 +27,21 @@ from specmon.core.engine.messages import (
     Refused,
     Request,
 )
+from specmon.core.errors import SpecmonError
 from specmon.core.events import TurnEnd
 from specmon.tui.feeds.feed import Died, FeedItem, Warned
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.screens.arrangement import Chrome, Places
-from specmon.tui.screens.choices import Plan
+from specmon.tui.screens.choices import Plan, plan_of
 from specmon.tui.screens.cockpit import JUMP_KEYS, LAST_KEYS, SELECT_KEYS, VIEW_KEYS, ZOOM_KEYS, Cockpit
 from specmon.tui.screens.conversation import Conversation
 from specmon.tui.screens.death import DeathScreen
+from specmon.tui.screens.history import History
 from specmon.tui.screens.keys import key
 from specmon.tui.screens.prompt import Prompt
 from specmon.tui.screens.prompt_line import prompt_line, welcome_lines
+from specmon.tui.screens.prompts import PromptsScreen
+from specmon.tui.screens.saving import save
 from specmon.tui.screens.settings import SettingsScreen
 from specmon.tui.screens.stage import Setup
 from specmon.tui.view import View
@@ -51,7 +55,8 @@ class Start:
     """How the monitor begins: what to load, what to ask at once, where recordings go.
 
     `template` gives later requests all but their messages; `record` keeps a recording from the start,
-    `recordings` is the folder in which the `r` key keeps one.
+    `recordings` is the folder in which the `r` key keeps one. `state` is the folder of the prompts sent before and
+    of what the user saves; None remembers nothing and saves beside the recordings.
     """
 
     config: LaneConfig
@@ -60,6 +65,7 @@ class Start:
     record: str | None
     force: bool
     recordings: Path
+    state: Path | None = None
 
 
 class MonitorScreen(Cockpit):
@@ -84,6 +90,10 @@ class MonitorScreen(Cockpit):
         key("r", "record", "keep", "keep the recording, or no longer", section="Request", hint=True),
         key("o", "settings", "set", "settings of the next turn", section="Request", hint=True),
         *VIEW_KEYS,
+        key("E", "edit", "edit", "edit the last message and send it in its place", section="Request"),
+        key("P", "prompts", "prompts", "library of benchmark prompts", section="Request", hint=True),
+        key("y", "copy", "copy", "copy the answer to the clipboard (OSC 52)", section="Request"),
+        key("W", "save", "save", "save the answer as a text file", section="Request"),
         key("b", "measure_ar", "measure AR", "measure an AR step here", section="Request", hint=True),
         key("m", "mark", "mark", "put a mark into the recording", section="Request", hint=True),
         key("N", "new", "new", "start a new conversation", section="Request", hint=True),
@@ -92,11 +102,12 @@ class MonitorScreen(Cockpit):
     ]
 
     def __init__(self, setup: Setup, feed: LiveFeed, start: Start, race: Callable[[Request], None]) -> None:
-        self.prompt = Prompt(id="prompt")
+        history = start.state / "history.jsonl" if start.state is not None else None
+        self.prompt = Prompt(History(history), id="prompt")
         super().__init__(setup)
         self.feed = feed
         self.start = start
-        self.plan = Plan(start.config, start.template.max_new_tokens)
+        self.plan = plan_of(start.config, start.template)
         self.loaded: LaneConfig | None = None
         self.phase: Phase = "starting"
         self.running: str | None = None
@@ -104,6 +115,7 @@ class MonitorScreen(Cockpit):
         self.queued: Request | None = None
         self._race = race
         self._marks = 0
+        self.editing = False  # whether the next prompt replaces the newest question
         self._ever_loaded = False
 
     def line_ids(self) -> tuple[str, ...]:
@@ -220,7 +232,7 @@ class MonitorScreen(Cockpit):
             self.app.exit(return_code=refused.exit_code, message=message)
             return
         if refused.of == "Load" and self.loaded is not None:
-            self.plan = Plan(self.loaded, self.plan.max_new_tokens)
+            self.plan = replace(self.plan, config=self.loaded)
         if refused.of == "Generate":
             self.conversation.answered("")
         self.say(message, "error")
@@ -278,7 +290,11 @@ class MonitorScreen(Cockpit):
         self.prompt.sent.add(message.text)
         self.prompt.text = ""
         self.set_focus(None)
-        request = self.conversation.ask(message.text, self.plan.max_new_tokens)
+        if self.editing:
+            self.conversation.withdraw()
+        self.editing = False
+        self.conversation.template = self.plan.request(self.conversation.template)
+        request = self.conversation.ask(message.text)
         if self.phase == "idle":
             self.generate(request)
         else:
@@ -319,7 +335,41 @@ class MonitorScreen(Cockpit):
         self.pump.thaw()
         super().action_live()
 
+    def action_edit(self) -> None:
+        question = self.conversation.last_question
+        if question is None or self.phase == "busy":
+            self.say("there is no answered message to edit", "warning")
+            return
+        self._take_prompt(question)
+        self.editing = self.phase != "dead"
+
+    def action_prompts(self) -> None:
+        self.app.push_screen(PromptsScreen(self.setup), self._take_prompt)
+
+    def _take_prompt(self, text: str | None) -> None:
+        """Put a text into the prompt and enter it."""
+        if text is not None:
+            self.prompt.text = text
+            self.prompt.move_cursor(self.prompt.document.end)
+            self.action_prompt()
+
+    def action_copy(self) -> None:
+        if self.pump.answer:
+            self.app.copy_to_clipboard(self.pump.answer)
+        self.say("the answer is copied" if self.pump.answer else "there is no answer yet")
+
+    def action_save(self) -> None:
+        if not self.pump.answer:
+            self.say("there is no answer yet")
+            return
+        folder = (self.start.state or self.start.recordings) / "saved"
+        try:
+            self.say(f"saved {save(folder, 'txt', self.pump.answer)}")
+        except SpecmonError as error:
+            self.say(str(error), "error")
+
     def action_new(self) -> None:
+        self.editing = False
         self.conversation.forget()
         self.say("new conversation")
 
@@ -340,8 +390,8 @@ class MonitorScreen(Cockpit):
         self.run_command(MeasureAr(lane=0))
 
     def action_settings(self) -> None:
-        lane = self.lane_metrics
-        devices = lane.lane.devices if lane else ()
+        header = self.pump.ledger.header
+        devices = tuple(device.name for device in header.devices) if header else ()
         self.app.push_screen(SettingsScreen(self.setup, self.plan, devices), self._apply)
 
     def _apply(self, plan: Plan | None) -> None:
@@ -357,7 +407,8 @@ class MonitorScreen(Cockpit):
         if self.phase != "idle" or question is None:
             self.say("a race needs a prompt and an engine at rest", "warning")
             return
-        self._race(self.conversation.once(question, self.plan.max_new_tokens))
+        self.conversation.template = self.plan.request(self.conversation.template)
+        self._race(self.conversation.once(question))
 
     def resumed(self) -> None:
         """Back from a race: lane 0 is this conversation's again."""

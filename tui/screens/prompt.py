@@ -6,38 +6,9 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
+from specmon.tui.screens.history import History
+
 MAX_ROWS = 5
-
-
-class History:
-    """The prompts sent so far and a place among them; the draft being typed is the newest entry."""
-
-    def __init__(self) -> None:
-        self._sent: list[str] = []
-        self._at = 0
-        self._draft = ""
-
-    def add(self, text: str) -> None:
-        """Remember a sent prompt; the same one twice in a row is kept once."""
-        if self._sent[-1:] != [text]:
-            self._sent.append(text)
-        self._at, self._draft = len(self._sent), ""
-
-    def older(self, present: str) -> str | None:
-        """The prompt before; None at the oldest. `present` is what the box holds now."""
-        if self._at == 0:
-            return None
-        if self._at == len(self._sent):
-            self._draft = present
-        self._at -= 1
-        return self._sent[self._at]
-
-    def newer(self) -> str | None:
-        """The prompt after, at last the draft; None there."""
-        if self._at == len(self._sent):
-            return None
-        self._at += 1
-        return self._draft if self._at == len(self._sent) else self._sent[self._at]
 
 
 class Prompt(TextArea):
@@ -53,11 +24,11 @@ class Prompt(TextArea):
     class Left(Message):
         """The user left the prompt."""
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, history: History, *, id: str | None = None) -> None:
         super().__init__(
             id=id, soft_wrap=True, show_line_numbers=False, compact=True, highlight_cursor_line=False
         )
-        self.sent = History()
+        self.sent = history
 
     @property
     def rows(self) -> int:

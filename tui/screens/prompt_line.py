@@ -28,7 +28,8 @@ def prompt_line(monitor: MonitorScreen) -> Line:
     if progress := progress_line(monitor):
         return progress
     kept = monitor.prompt.text
-    typed: Line = [(f"{safe_text(kept)[:60]} ", "text"), ("(i goes on typing)", "muted")] if kept else []
+    goes_on = "(i goes on editing your last message)" if monitor.editing else "(i goes on typing)"
+    typed: Line = [(f"{safe_text(kept)[:60]} ", "text"), (goes_on, "muted")] if kept else []
     invitation: Line = [("i type · ↑ history", "muted")]
     plan = f" │ next turn: {plan_label(monitor.plan)} (o settings)"
     return [(" › ", "accent"), *(typed or invitation), (plan, "muted")]

@@ -85,7 +85,7 @@ def _row(setting: Setting, selected: bool) -> Line:
         if i == setting.chosen:
             line.append((f"[{choice.value}]", "accent" if possible else "muted"))
         else:
-            line.append((f" {choice.value} ", "text" if possible else "idle"))
+            line.append((f" {choice.value} ", "text" if possible else "muted"))
     reason = setting.idle or next((f"{c.value}: {c.reason}" for c in setting.choices if c.reason), "")
     if reason:
         line.append((f"  {reason}", "muted"))
