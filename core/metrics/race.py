@@ -1,7 +1,7 @@
 """Lanes side by side: standings at equal lane clock, whether the outputs agree, and what that lets one say.
 
 A lane's clock is the sum of its own rounds. A ratio exists only between lanes whose tokens are all equal,
-under one recipe; until both lanes are finished it is provisional.
+under one recipe and on one prompt; until both lanes are finished it is provisional.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One lane's row. Times are means a round in ms; `draft_ms` is the drafting that is exposed."""
+    """One lane's row. Times are means a round in ms; `draft_ms` is the drafting that is exposed.
+
+    `clock_ns` starts with `prefill_ns`, which is 0 where the race leaves prefill apart.
+    """
 
     lane: int
     letter: str
     label: str
     turn: TurnMetrics
+    prefill_ns: int
     clock_ns: int
     n_tokens: int
     tokens_at_horizon: int
@@ -58,13 +62,18 @@ class Standing:
         """Whether draining at the ends of the lane's turns took a share worth doubting the clock for."""
         return self.drain_fraction is not None and self.drain_fraction > DRAIN_LIMIT
 
+    def tokens_at(self, clock_ns: int) -> int:
+        """Tokens out when the lane's clock read `clock_ns`."""
+        return 0 if clock_ns < self.prefill_ns else self.turn.tokens_at(clock_ns - self.prefill_ns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
     """Rows in lane order; `ranking` holds their positions, most tokens at `horizon_ns` first.
 
     `horizon_ns` is the lane clock that every lane still in the race has reached. Wall time is prefill apart:
-    wall = the lanes' clocks + switching.
+    wall = the lanes' rounds + switching. `unlike`: in what the lanes differ besides the decoder, as far as it
+    forbids to compare them; recordings may.
     """
 
     standings: list[Standing]
@@ -72,26 +81,41 @@ class Race:
     horizon_ns: int
     wall_ns: int
     switching_ns: int
+    unlike: tuple[str, ...] = ()
 
 
 def race_turns(ledger: Ledger, turn: int = -1) -> dict[int, TurnMetrics]:
-    """The turn at that position of every lane that has one, by lane."""
-    turns: dict[int, TurnMetrics] = {}
-    for number in sorted(ledger.lanes):
-        of_lane = ledger.lanes[number].turns
-        if -len(of_lane) <= turn < len(of_lane):
-            turns[number] = of_lane[turn]
-    return turns
+    """The turns raced together, by lane: of those at position `turn` of their lanes, the ones of the newest number."""
+    at_position = [
+        lane.turns[turn] for lane in ledger.lanes.values() if -len(lane.turns) <= turn < len(lane.turns)
+    ]
+    number = max((metrics.turn.turn for metrics in at_position), default=0)
+    raced = ((lane, ledger.lanes[lane].turn(number)) for lane in sorted(ledger.lanes))
+    return {lane: metrics for lane, metrics in raced if metrics is not None}
 
 
-def standings(ledger: Ledger, turn: int = -1) -> Race:
-    """The race as it stands."""
+def standings(
+    ledger: Ledger, turn: int = -1, *, with_prefill: bool = False, unlike: tuple[str, ...] = ()
+) -> Race:
+    """The race as it stands; `with_prefill` lets each lane's clock start with its prefill.
+
+    What was worked out for earlier rounds is kept in the ledger's turns: only new rounds are looked at.
+    """
     turns = race_turns(ledger, turn)
-    clocks = [t.decode_ns for t in turns.values() if not _failed(t)]
-    horizon_ns = min(clocks, default=0)
+    prefills = {number: (t.prefill_ns or 0) if with_prefill else 0 for number, t in turns.items()}
+    horizon_ns = min((t.decode_ns + prefills[n] for n, t in turns.items() if not _failed(t)), default=0)
     reference = next(iter(turns.values()), None)
     rows = [
-        _standing(ledger, number, "ABCDEFGH"[i % 8], metrics, reference or metrics, horizon_ns)
+        _standing(
+            ledger,
+            number,
+            "ABCDEFGH"[i % 8],
+            metrics,
+            reference or metrics,
+            horizon_ns,
+            prefills[number],
+            unlike,
+        )
         for i, (number, metrics) in enumerate(turns.items())
     ]
     wall_ns = _wall_ns(list(turns.values()))
@@ -100,12 +124,20 @@ def standings(ledger: Ledger, turn: int = -1) -> Race:
         ranking=sorted(range(len(rows)), key=lambda i: (rows[i].failed, -rows[i].tokens_at_horizon, i)),
         horizon_ns=horizon_ns,
         wall_ns=wall_ns,
-        switching_ns=wall_ns - sum(row.clock_ns for row in rows),
+        switching_ns=wall_ns - sum(t.decode_ns for t in turns.values()),
+        unlike=unlike,
     )
 
 
 def _standing(
-    ledger: Ledger, number: int, letter: str, turn: TurnMetrics, reference: TurnMetrics, horizon_ns: int
+    ledger: Ledger,
+    number: int,
+    letter: str,
+    turn: TurnMetrics,
+    reference: TurnMetrics,
+    horizon_ns: int,
+    prefill_ns: int,
+    unlike: tuple[str, ...],
 ) -> Standing:
     time = turn.time()
     parts = time.shares
@@ -114,9 +146,10 @@ def _standing(
         letter=letter,
         label=decoder_label(turn),
         turn=turn,
-        clock_ns=turn.decode_ns,
+        prefill_ns=prefill_ns,
+        clock_ns=prefill_ns + turn.decode_ns,
         n_tokens=turn.n_tokens,
-        tokens_at_horizon=turn.tokens_at(horizon_ns),
+        tokens_at_horizon=turn.tokens_at(horizon_ns - prefill_ns) if horizon_ns >= prefill_ns else 0,
         finished=_finished(turn),
         failed=_failed(turn),
         verify_ms=ratio(parts.verify_ns, NS_PER_MS * turn.n_rounds),
@@ -124,7 +157,7 @@ def _standing(
         other_ms=ratio(parts.accept_ns + parts.wait_ns + parts.other_ns, NS_PER_MS * turn.n_rounds),
         bandwidths=turn_bandwidths(turn, ledger.telemetry),
         drain_fraction=ratio(time.drain_ns, turn.decode_ns),
-        verdict=compare_lanes(reference, turn),
+        verdict=compare_lanes(reference, turn, unlike),
     )
 
 
@@ -147,15 +180,15 @@ def token_series(turn: TurnMetrics) -> list[tuple[int, int]]:
     return [(0, start), *zip(turn.clock_ns, turn.tokens_by_round, strict=True)]
 
 
-def compare_lanes(reference: TurnMetrics, other: TurnMetrics) -> Verdict:
-    """Compare a lane's output with the first lane's."""
+def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str, ...] = ()) -> Verdict:
+    """Compare a lane's output with the first lane's; `unlike` forbids it."""
     if other is reference:
         return Verdict(equal=True, first_difference=None, ratio=1.0, provisional=False, output="reference")
-    reason = _not_comparable(reference, other)
+    reason = unlike[0] if unlike else _not_comparable(reference, other)
     if reason is not None:
         return Verdict(equal=None, first_difference=None, ratio=None, provisional=False, output=reason)
     both_whole = _finished(reference) and _finished(other)
-    difference, n_common = _first_difference(reference.tokens(), other.tokens(), both_whole)
+    difference, n_common = first_difference(reference.tokens(), other.tokens(), both_whole)
     if difference is not None:
         output = f"differs at {difference}"
         return Verdict(equal=False, first_difference=difference, ratio=None, provisional=False, output=output)
@@ -182,9 +215,7 @@ def _not_comparable(reference: TurnMetrics, other: TurnMetrics) -> str | None:
     return None
 
 
-def _first_difference(
-    a: Sequence[int | None], b: Sequence[int | None], whole: bool
-) -> tuple[int | None, int]:
+def first_difference(a: Sequence[int | None], b: Sequence[int | None], whole: bool) -> tuple[int | None, int]:
     """Index of the first token that differs and how many both have; whole outputs differ by length too."""
     n_common = min(len(a), len(b))
     if a[:n_common] != b[:n_common]:

@@ -22,7 +22,7 @@ def race_why(race: Race) -> Why:
     times = round_time(first.turn, LAST), round_time(second.turn, LAST)
     assert times[0] is not None  # both have rounds
     assert times[1] is not None
-    lead = _lead(first, second)
+    lead = _lead(first, second, race.unlike)
     cause = _cause(first, second, times[0], times[1])
     return Why(
         text=f"{lead}: {cause}.",
@@ -35,8 +35,8 @@ def _judged(row: Standing) -> bool:
     return row.turn.n_rounds >= MIN_ROUNDS and row.turn.decoded_tokens > 0 and row.clock_ns > 0
 
 
-def _lead(first: Standing, second: Standing) -> str:
-    verdict = compare_lanes(second.turn, first.turn)
+def _lead(first: Standing, second: Standing, unlike: tuple[str, ...]) -> str:
+    verdict = compare_lanes(second.turn, first.turn, unlike)
     if verdict.ratio is not None:
         about = "~" if verdict.provisional else ""
         return f"{first.letter} beats {second.letter} by {about}{verdict.ratio:.2f}×"
@@ -69,6 +69,6 @@ def _ms_per_token(row: Standing) -> Formula:
     return Formula(
         name=f"{row.letter} {row.label}",
         expression="lane clock ÷ decoded tokens",
-        values=f"{ms(row.clock_ns)} ms ÷ {turn.decoded_tokens:,}",
+        values=f"{ms(turn.decode_ns)} ms ÷ {turn.decoded_tokens:,}",
         result="n/a" if per_token is None else f"{per_token:.2f} ms/token",
     )

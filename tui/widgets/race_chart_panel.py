@@ -46,7 +46,7 @@ def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> li
             clock = round((cell + 1) * furthest / cells)
             if clock > standing.clock_ns and cell:
                 break
-            tokens = standing.turn.tokens_at(clock)
+            tokens = standing.tokens_at(clock)
             grid[_row(tokens, most, rows)][cell] = (sign, role)
     body: list[Line] = []
     for row in range(rows - 1, -1, -1):
