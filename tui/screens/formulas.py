@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specmon.core.metrics.ledger import LaneMetrics
 from specmon.core.metrics.turn import TurnMetrics
-from specmon.core.metrics.why import why
+from specmon.core.metrics.why import Why, why
 from specmon.tui.screens.sheet import Sheet
 from specmon.tui.screens.stage import Setup
 from specmon.tui.widgets.lines import Line
@@ -20,12 +20,16 @@ class FormulasScreen(Sheet):
     def sheet_lines(self, width: int) -> list[Line]:
         if self._lane is None or self._turn is None:
             return [[("Nothing has been decoded yet: press i, type a prompt, Enter sends it.", "text")]]
-        because = why(self._lane, self._turn)
-        lines: list[Line] = [[(part, "text")] for part in _wrapped(because.text, width)] + [[]]
-        for formula in because.formulas:
-            lines.append([(formula.name, "title"), (f" = {formula.expression}", "text")])
-            lines.append([(f"    = {formula.values} = ", "muted"), (formula.result, "accent")])
-        return lines
+        return why_lines(why(self._lane, self._turn), width)
+
+
+def why_lines(because: Why, width: int) -> list[Line]:
+    """The sentence in lines of `width` cells, then two lines for each formula."""
+    lines: list[Line] = [[(part, "text")] for part in _wrapped(because.text, width)] + [[]]
+    for formula in because.formulas:
+        lines.append([(formula.name, "title"), (f" = {formula.expression}", "text")])
+        lines.append([(f"    = {formula.values} = ", "muted"), (formula.result, "accent")])
+    return lines
 
 
 def _wrapped(text: str, width: int) -> list[str]:

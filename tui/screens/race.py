@@ -1,4 +1,4 @@
-"""A race: one prompt on several lanes, side by side on fair clocks."""
+"""A live race: one prompt on several lanes, side by side on fair clocks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.binding import BindingType
 
 from specmon.core import paths
 from specmon.core.engine.messages import (
@@ -23,121 +21,68 @@ from specmon.core.engine.messages import (
     Refused,
     Request,
 )
-from specmon.core.metrics.race import standings
 from specmon.tui.feeds.feed import Died, FeedItem
 from specmon.tui.feeds.live import LiveFeed
-from specmon.tui.screens.arrangement import Places
-from specmon.tui.screens.deck import Deck
-from specmon.tui.screens.help import HelpScreen
-from specmon.tui.screens.keys import hint_line, key
-from specmon.tui.screens.lines_view import LinesView
-from specmon.tui.screens.race_arrangement import arrange_race
-from specmon.tui.screens.race_lines import fair_line, output_line, title_line, why_line
-from specmon.tui.screens.stage import Setup, Stage
-from specmon.tui.view import View
-from specmon.tui.widgets.panel import Panel
-from specmon.tui.widgets.race_chart_panel import RaceChartPanel
-from specmon.tui.widgets.race_lane_panel import RaceLanePanel
-from specmon.tui.widgets.standings_panel import StandingsPanel
+from specmon.tui.screens.keys import key
+from specmon.tui.screens.lane import LaneScreen
+from specmon.tui.screens.race_board import END_KEYS, LOOK_KEYS, RaceBoard
+from specmon.tui.screens.race_lines import recording_note
+from specmon.tui.screens.stage import Setup
+from specmon.tui.widgets.cells import safe_text
+from specmon.tui.widgets.lines import Line
+
+_FREEZE = "freeze the view, never the race"
+_AGAIN = "run the race again, starting order rotated"
+_KEEP = "keep the recording, or keep it no longer"
+_LEAVE = "back; to the monitor once the race is over"
 
 
-class RaceScreen(Stage):
+class RaceScreen(RaceBoard):
     """Loads every lane, runs the race, and shows it; Esc leaves once it is over."""
 
-    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        key(
-            "space",
-            "freeze",
-            "freeze",
-            "freeze the view, never the race",
-            section="Race",
-            shown="Space",
-            hint=True,
-        ),
+        key("space", "freeze", "freeze", _FREEZE, section="Race", shown="Space", hint=True),
         key("x", "cancel", "stop", "stop the race", section="Race", hint=True),
-        key(
-            "N", "again", "run again", "run the race again, starting order rotated", section="Race", hint=True
-        ),
-        key("r", "record", "keep", "keep the recording, or keep it no longer", section="Race", hint=True),
+        *LOOK_KEYS,
+        key("N", "again", "again", _AGAIN, section="Race", hint=True),
+        key("r", "record", "keep", _KEEP, section="Race", hint=True),
         key("m", "mark", "mark", "put a mark into the recording", section="Race", hint=True),
-        key(
-            "escape",
-            "leave",
-            "leave",
-            "back; to the monitor once the race is over",
-            section="Race",
-            shown="Esc",
-            hint=True,
-        ),
-        key("?", "help", "help", "this help", section="General", hint=True),
-        key("q", "app.quit", "quit", "quit; the engine ends with it", section="General", hint=True),
+        key("escape", "leave", "leave", _LEAVE, section="Race", shown="Esc", hint=True),
+        *END_KEYS,
     ]
 
     def __init__(
         self, setup: Setup, feed: LiveFeed, request: Request, lanes: tuple[LaneConfig, ...], recordings: Path
     ) -> None:
-        super().__init__(setup)
+        self._before = setup.pump.start_over()
+        super().__init__(setup, len(lanes))
         self.feed = feed
         self.request = request
         self.lanes = lanes
         self.phase = "loading"
         self._recordings = recordings
-        self.zoomed: int | None = None
         self._leaving = False
-        self._before = self.pump.start_over()
         self._loading = 0
-        self.standings = standings(self.pump.ledger)
-        self.panels: list[Panel] = [
-            *(RaceLanePanel(i, palette=setup.palette, id=f"lane-{i}") for i in range(len(lanes))),
-            StandingsPanel(palette=setup.palette, id="standings"),
-            RaceChartPanel(palette=setup.palette, id="chart"),
-        ]
-        ids = ("title", "fair", "race-why", "output", "hints", "too-small")
-        self.lines = {name: LinesView(setup.palette, ascii=setup.ascii, id=name) for name in ids}
-        self.deck = Deck([*self.panels, *self.lines.values()], self.places)
-
-    def compose(self) -> ComposeResult:
-        yield self.deck
 
     def on_mount(self) -> None:
         self._load(0)
 
-    def places(self, size: Size) -> Places:
-        """Where everything goes."""
-        return arrange_race(size.width, size.height, len(self.lanes), self.zoomed)
-
-    def view(self) -> View:
-        """The moment of all lanes."""
-        metrics = self.pump.ledger.lanes.get(0)
-        _, seconds = self.pump.behind
-        return View(
-            ledger=self.pump.ledger,
-            turn=max(len(metrics.turns) - 1, 0) if metrics else 0,
-            mode="FROZEN" if self.pump.frozen else "LIVE",
-            ascii=self.setup.ascii,
-            recording=self.pump.recording,
-            behind_ns=round(seconds * 1e9),
-            lost=self.pump.lost,
-            race=self.standings,
-        )
-
-    def draw(self) -> None:
-        self.standings = standings(self.pump.ledger)
-        view, places = self.view(), self.deck.places
-        with self.app.batch_update():
-            for panel in self.panels:
-                if panel.id in places:
-                    panel.show(view)
-            self.lines["title"].put([title_line(self)])
-            self.lines["fair"].put([fair_line(self)])
-            self.lines["race-why"].put([why_line(self)])
-            self.lines["output"].put([output_line(self)])
-            self.lines["hints"].put([self.said or hint_line(self._keys, self.app.size.width)])
-
     @property
-    def _keys(self) -> list[Binding]:
-        return self.keys
+    def waits_for(self) -> str | None:
+        if self.phase != "loading":
+            return None
+        progress = self.pump.progress
+        return safe_text(progress.what) if progress else "loading the lanes"
+
+    def title_right(self, narrow: bool) -> Line:
+        return [*recording_note(self, narrow), (f"{self._decoding()} ", "muted")]
+
+    def _decoding(self) -> str:
+        """Whose turn it is: the lane of the newest round."""
+        running = [row for row in self.standings.standings if row.turn.rounds and not row.finished]
+        if self.phase != "racing" or not running:
+            return ""
+        return f"lane {max(running, key=lambda row: row.turn.rounds[-1].t1).letter} decodes"
 
     # --- the race -------------------------------------------------------------------------------------------
 
@@ -179,7 +124,6 @@ class RaceScreen(Stage):
         self.phase = "over"
         self.draw_now()
         if self._leaving:
-            self.zoomed = None
             self.action_leave()
 
     def _refused(self, refused: Refused) -> None:
@@ -200,6 +144,8 @@ class RaceScreen(Stage):
         if self.phase == "over":
             self.pump.thaw()
             self._run()
+        else:
+            self.say("this race still runs; x stops it", "warning")
 
     def action_freeze(self) -> None:
         if self.pump.frozen:
@@ -211,23 +157,17 @@ class RaceScreen(Stage):
     def action_record(self) -> None:
         kept = self.pump.recording is not None and self.pump.recording.path is not None
         self.feed.send(Record(path=None if kept else str(paths.private_dir(self._recordings))))
+        self.say("no longer kept" if kept else "the recording is kept, from the start of this run")
 
     def action_mark(self) -> None:
         self.feed.send(Mark(label="mark"))
         self.say("marked")
 
-    def action_help(self) -> None:
-        self.app.push_screen(HelpScreen(self.setup, self._keys))
-
-    def action_zoom(self, lane: int) -> None:
-        self.zoomed = lane if lane < len(self.lanes) and self.zoomed != lane else None
-        self.deck.rearrange()
-        self.call_after_refresh(self.draw_now)
+    def open_lane(self, lane: int) -> None:
+        self.app.push_screen(LaneScreen(self.setup, self, lane))
 
     def action_leave(self) -> None:
-        if self.zoomed is not None:
-            self.action_zoom(self.zoomed)
-        elif self.phase == "over":
+        if self.phase == "over":
             self.pump.thaw()
             self.pump.ledger = self._before
             self.dismiss(None)

@@ -6,24 +6,33 @@ from textual.geometry import Region
 
 from specmon.tui.screens.arrangement import MIN_HEIGHT, MIN_WIDTH, TALL, WIDE, Places
 
+LOW_STRIP_ROWS = 2
 
-def arrange_race(width: int, height: int, lanes: int, zoom: int | None = None) -> Places:
+
+def arrange_race(width: int, height: int, lanes: int, *, strip_rows: int = 0) -> Places:
     """Title, fairness, lanes (side by side where there is room), standings, chart, WHY, hints.
 
-    `zoom` is the one lane that gets all the room between.
+    A recorded race has its file's strip of `strip_rows` above the lanes, which in a low terminal takes the place of
+    the fairness.
     """
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return {"too-small": Region(0, 0, width, height)}
+    wide = width >= WIDE and height >= TALL
     places: Places = {
         "title": Region(0, 0, width, 1),
-        "fair": Region(0, 1, width, 1),
         "race-why": Region(0, height - 2, width, 1),
         "hints": Region(0, height - 1, width, 1),
     }
-    body = Region(0, 2, width, height - 4)
-    if zoom is not None:
-        return places | {f"lane-{zoom}": body}
-    return places | (_wide(body, lanes) if width >= WIDE and height >= TALL else _narrow(body, lanes))
+    y = 1
+    if wide or not strip_rows:
+        places["fair"] = Region(0, y, width, 1)
+        y += 1
+    if strip_rows:
+        rows = strip_rows if wide else LOW_STRIP_ROWS
+        places["strip"] = Region(0, y, width, rows)
+        y += rows
+    body = Region(0, y, width, height - y - 2)
+    return places | (_wide(body, lanes) if wide else _narrow(body, lanes))
 
 
 def _wide(body: Region, lanes: int) -> Places:
@@ -41,7 +50,7 @@ def _wide(body: Region, lanes: int) -> Places:
 
 def _narrow(body: Region, lanes: int) -> Places:
     """Lanes one under the other, with their figures inside them; the chart gets what is left."""
-    each = 4 if lanes <= 3 else 3
+    each = 4 if lanes * 4 + 5 <= body.height else 3
     places: Places = {}
     for lane in range(lanes):
         places[f"lane-{lane}"] = Region(0, body.y + lane * each, body.width, each)

@@ -1,102 +1,137 @@
-"""The rows around a race's panels: what is raced, why it is fair, whether the outputs agree."""
+"""The rows around a race's panels: what is raced, why it is fair, what decides it, whether the outputs agree."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specmon.core.metrics.race import Race, Standing
+from specmon.core.events import Lane, Sampling, Turn
+from specmon.core.metrics.race import DRAIN_LIMIT, Race
+from specmon.core.metrics.race_why import race_why
 from specmon.tui.widgets.cells import clip, safe_text
 from specmon.tui.widgets.lines import Line, spread
 from specmon.tui.widgets.numbers import size
+from specmon.tui.widgets.status_line import short_devices
 
 if TYPE_CHECKING:
-    from specmon.tui.screens.race import RaceScreen
+    from specmon.tui.screens.race_board import RaceBoard
+
+ROOMY = 120
 
 
-def title_line(screen: RaceScreen) -> Line:
+def title_line(board: RaceBoard) -> Line:
     """What is raced, on what, and whether it is recorded."""
-    request, ledger = screen.request, screen.pump.ledger
-    lane = next(iter(ledger.lanes.values()), None)
-    how = "greedy" if request.sampling.temperature == 0 else f"temperature {request.sampling.temperature:g}"
-    fields = [f"{how} · max {request.max_new_tokens:,}"]
-    if not _narrow(screen):
-        fields.append(clip(safe_text(request.messages[-1][1], screen.setup.ascii, newline=" "), 48))
-    if lane is not None:
-        devices = max((lane.lane.devices for lane in ledger.lanes.values()), key=len)
-        fields += [f"{safe_text(lane.lane.target)} {lane.lane.recipe}", " + ".join(devices)]
-    left: Line = [(" ", "text"), ("RACE", "accent")]
-    left += [(" ▌▌ frozen", "warning")] if screen.pump.frozen else []
-    for text in fields:
+    narrow = _narrow(board)
+    left: Line = [(" ", "text")] if narrow else [(" specmon", "title"), (" │ ", "border")]
+    left += [(board.state, "accent")]
+    left += [(" ▌▌ frozen", "warning")] if board.pump.frozen else []
+    for text in _fields(board, narrow):
         left += [(" │ ", "border"), (text, "text")]
-    return spread(left, _recording(screen), screen.app.size.width)
+    return spread(left, board.title_right(narrow), board.app.size.width)
 
 
-def _narrow(screen: RaceScreen) -> bool:
-    return screen.app.size.width < 120
+def _fields(board: RaceBoard, narrow: bool) -> list[str]:
+    rows = board.standings.standings
+    lane = next(iter(board.pump.ledger.lanes.values()), None)
+    fields: list[str] = []
+    if rows:
+        turn = rows[0].turn.turn
+        fields.append(_how(turn.sampling, turn.max_new_tokens))
+        if not narrow:
+            fields.append(_prompt(turn, board.setup.ascii))
+    if lane is not None:
+        lanes = [row.turn.lane for row in rows] or [each.lane for each in board.pump.ledger.lanes.values()]
+        fields += [_models(lanes, narrow), _devices(lanes, narrow)]
+    return fields
 
 
-def _recording(screen: RaceScreen) -> Line:
-    recording = screen.pump.recording
+def _how(sampling: Sampling, max_new_tokens: int) -> str:
+    how = "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}"
+    return f"{how} · max {max_new_tokens:,}" if max_new_tokens else how
+
+
+def _prompt(turn: Turn, ascii: bool) -> str:
+    said = "" if turn.prompt is None else f' "{clip(safe_text(turn.prompt, ascii, newline=" "), 32)}"'
+    return f"prompt {turn.prompt_tokens} tokens{said}"
+
+
+def _models(lanes: list[Lane], narrow: bool) -> str:
+    """Each target with its recipe, once."""
+    names = (
+        f"{lane.target} {lane.recipe}" if narrow else f"{lane.target} {lane.recipe} {lane.backend}"
+        for lane in lanes
+    )
+    return ", ".join(dict.fromkeys(safe_text(name.strip()) for name in names))
+
+
+def _devices(lanes: list[Lane], narrow: bool) -> str:
+    longest = max((lane.devices for lane in lanes), key=len)
+    if not longest:
+        return "devices not named"
+    return safe_text(short_devices(longest) if narrow else " + ".join(longest))
+
+
+def _narrow(board: RaceBoard) -> bool:
+    return board.app.size.width < ROOMY
+
+
+def recording_note(board: RaceBoard, narrow: bool) -> Line:
+    """Whether the race is recorded, at the right of the title."""
+    recording = board.pump.recording
     if recording is None or recording.path is None:
         return []
-    if _narrow(screen):
+    if narrow:
         return [("● REC ", "rejected")]
     return [("● REC ", "rejected"), (f"{recording.seconds:,.1f} s {size(recording.bytes)} ", "muted")]
 
 
-def fair_line(screen: RaceScreen) -> Line:
-    """How the clocks run, and what the race costs beside them."""
-    if screen.phase == "loading":
-        progress = screen.pump.progress
-        what = safe_text(progress.what) if progress else "loading the lanes"
-        return [(" LOADING ", "accent"), (what, "text")]
-    race = screen.standings
-    if _narrow(screen):
-        return [
-            (" FAIR ", "title"),
-            ("clocks count own rounds only, prefill apart · turns ≥ 8 rounds, 50 ms", "text"),
-        ]
-    said = "turns of ≥ 8 rounds and ≥ 50 ms; each clock counts its own rounds, prefill apart."
-    line: Line = [(" FAIR ", "title"), (said, "text")]
-    if race.wall_ns:
+def fair_line(board: RaceBoard) -> Line:
+    """How the clocks run, what the race costs beside them, and what makes it doubtful."""
+    if board.waits_for is not None:
+        return [(" LOADING ", "accent"), (board.waits_for, "text")]
+    race = board.standings
+    line: Line = [(" FAIR ", "title"), (_rules(board), "text")]
+    if race.unlike:
+        return [(" UNLIKE ", "warning"), (f"no ratio: {', '.join(race.unlike)}. ", "warning"), *line]
+    if race.wall_ns and not _narrow(board):
         wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
-        parts = f"{wall_s - switching_s:.2f} lanes + {switching_s:.2f} switching"
+        parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
         line.append((f"  Wall {wall_s:.2f} s = {parts}.", "muted"))
-    if short := [row.letter for row in race.standings if row.turns_too_short]:
-        line.append((f"  Turns too short: {', '.join(short)}.", "warning"))
-    return line
+    return [*line, *_drain(race, _narrow(board))]
 
 
-def why_line(screen: RaceScreen) -> Line:
-    """Who is ahead of whom, at equal lane clock."""
-    race = screen.standings
-    running = [row for row in race.standings if row.n_tokens]
-    if len(running) < 2:
-        return [(" WHY ", "title"), ("waiting for two lanes to decode", "muted")]
-    first, second = (race.standings[i] for i in race.ranking[:2])
-    return [(" WHY ", "title"), (_lead(race, first, second, _narrow(screen)), "text")]
+def _rules(board: RaceBoard) -> str:
+    prefill = "prefill counted" if board.with_prefill else "prefill apart"
+    if board.side_by_side:
+        return f"recordings, each on its own clock from its first round on; {prefill}."
+    if _narrow(board):
+        return f"clocks count own rounds, {prefill} · turns ≥ 8 rounds, 50 ms"
+    return f"lanes take turns of ≥ 8 rounds and ≥ 50 ms; each clock counts only its own rounds ({prefill})."
 
 
-def _lead(race: Race, first: Standing, second: Standing, narrow: bool) -> str:
-    ahead = first.tokens_at_horizon - second.tokens_at_horizon
-    names = (
-        f"{first.letter} leads {second.letter}" if ahead else f"{first.letter} and {second.letter} are level"
-    )
-    tokens = f"{first.tokens_at_horizon} to {second.tokens_at_horizon} tokens"
-    if narrow:
-        return f"{names}: {tokens} at {race.horizon_ns / 1e6:,.0f} ms lane clock."
-    details = [f"{row.letter} {_round_parts(row)}" for row in (first, second) if row.verify_ms is not None]
-    return f"{names}: {tokens} at {race.horizon_ns / 1e6:,.0f} ms. A round: {'; '.join(details)}."
+def _drain(race: Race, narrow: bool) -> Line:
+    """Work that outlives a lane's turn, as a share of its clock; above the limit it spoils the race."""
+    short = [row.letter for row in race.standings if row.turns_too_short]
+    if short:
+        lead = " · " if narrow else "  "
+        said = "turns too short" if narrow else f"Turns too short: drain is over {DRAIN_LIMIT:.0%}"
+        return [(f"{lead}{said}: {', '.join(short)}", "warning")]
+    drains = [row.drain_fraction for row in race.standings if row.drain_fraction is not None]
+    if not narrow or not drains:
+        return []
+    return [(f" · drain ≤ {max(drains):.1%}", "muted")]
 
 
-def _round_parts(row: Standing) -> str:
-    drafting = f" + draft {row.draft_ms:.2f}" if row.draft_ms else ""
-    return f"verify {row.verify_ms:.2f}{drafting} + {row.other_ms:.2f} ms"
+def why_line(board: RaceBoard) -> Line:
+    """Why the fastest lane is ahead of the next."""
+    because = race_why(board.standings)
+    hint: Line = [("  [e] ", "muted")] if _narrow(board) else [("  [e] formulas ", "muted")]
+    left: Line = [(" WHY ", "title"), (because.short if _narrow(board) else because.text, "text")]
+    return spread(left, hint if because.formulas else [], board.app.size.width)
 
 
-def output_line(screen: RaceScreen) -> Line:
+def output_line(board: RaceBoard) -> Line:
     """Whether the outputs are equal, in words."""
-    rows = screen.standings.standings
+    rows = board.standings.standings
     line: Line = [(" OUTPUT ", "title")]
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed
