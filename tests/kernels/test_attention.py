@@ -32,8 +32,8 @@ def cache(positions: int, heads: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
     return torch.randn(positions, heads[1], heads[2]), torch.randn(positions, heads[1], heads[2])
 
 
-@pytest.mark.parametrize("length", [1, 2, 31, 63, 300, 700])
-@pytest.mark.parametrize("heads", HEADS, ids=str)
+@pytest.mark.parametrize("length", [1, 31, 300, 700])
+@pytest.mark.parametrize("heads", HEADS[:3], ids=str)
 def test_attention_row_has_the_same_bits_in_any_batch(
     heads: tuple[int, int, int],
     length: int,
