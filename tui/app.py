@@ -264,7 +264,7 @@ def print_app(app: SpecmonApp, size: tuple[int, int]) -> int:
     try:
         app.run(headless=True, size=size)
     finally:
-        app.feed.close()
+        _close(app.feed)
     return app.return_code or 0
 
 
@@ -276,5 +276,13 @@ def run_app(app: SpecmonApp) -> int:
     try:
         app.run(mouse=app.mouse)
     finally:
-        app.feed.close()
+        _close(app.feed)
     return app.return_code or 0
+
+
+def _close(feed: Feed) -> None:
+    """Close a feed; who presses ctrl+c meanwhile has it closed without more patience."""
+    try:
+        feed.close()
+    except KeyboardInterrupt:
+        feed.close(patient=False)

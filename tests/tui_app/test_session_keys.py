@@ -140,12 +140,12 @@ async def test_answer_is_copied_and_saved_privately(
     (tmp_path / "hint-seen").touch()
     async with live_app(state=tmp_path).run_test(size=SIZE) as pilot:
         monitor = await settle(pilot)
-        await press(pilot, "y", "W")
+        await press(pilot, "y", "D")
         assert "no answer yet" in row(monitor, "hints")
         monitor = await decoding(pilot, engine)
         await press(pilot, "y")
         assert pilot.app.clipboard.startswith("def merge(a, b):")
-        await press(pilot, "W", "W", "I")
+        await press(pilot, "D", "D", "I")
         texts = sorted((tmp_path / "saved").glob("*.txt"))
         pictures = list((tmp_path / "saved").glob("*.svg"))
         assert [path.read_text() for path in texts] == [pilot.app.clipboard] * 2

@@ -7,6 +7,7 @@ runs, so that `specmon --help` stays instant.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -84,7 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
-        return _explain(error)
+        code = _explain(error)
+    if argv is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c once more must not change how this ends
     return code if isinstance(code, int) else 0
 
 

@@ -40,5 +40,5 @@ class Feed(Protocol):
     def poll(self) -> list[FeedItem]:
         """Everything that came since the last call, in order; empty when there is nothing."""
 
-    def close(self) -> None:
-        """Let go of processes and files; may be called twice."""
+    def close(self, *, patient: bool = True) -> None:
+        """Let go of processes and files, at once unless `patient`; may be called twice."""

@@ -59,9 +59,9 @@ class LiveFeed:
         self._recording = None
         self.start()
 
-    def close(self) -> None:
+    def close(self, *, patient: bool = True) -> None:
         """Shut the engine down; one that is loading cannot listen and is not waited for long."""
         if self._client is not None:
-            self._client.close(LOADING_PATIENCE_S if self._loading else PATIENCE_S)
+            self._client.close(PATIENCE_S if patient and not self._loading else LOADING_PATIENCE_S)
             self._client = None
         self._loading = False

@@ -65,7 +65,7 @@ class ReplayFeed:
         self._polled_at = now
         return items + self._newly_visible()
 
-    def close(self) -> None:
+    def close(self, *, patient: bool = True) -> None:
         """Stop reading."""
         self._source = None
         if self._reader is not None:

@@ -64,16 +64,25 @@ def action_name(action: str) -> str:
 def remapped(bindings: Iterable[Binding], keys: Mapping[str, str]) -> list[Binding]:
     """The bindings with the keys that `keys` gives some of them by name, written as in `key`.
 
-    Raises: UsageError if two of them end up on one key.
+    Raises: UsageError if that puts two of them on one key.
     """
     result = [_with_keys(binding, keys) for binding in bindings]
-    taken: dict[str, Binding] = {}
-    for binding in result:
-        for name in binding.key.split(","):
-            other = taken.setdefault(name, binding)
-            if other.id != binding.id:
-                raise UsageError(f"The key {name} would do both {other.id} and {binding.id}.")
+    for name, first, second in clashes(result):
+        if keys.keys() & {first.id, second.id}:
+            raise UsageError(f"The key {name} would do both {first.id} and {second.id}.")
     return result
+
+
+def clashes(bindings: Iterable[Binding]) -> list[tuple[str, Binding, Binding]]:
+    """Keys that do two things: each with its first action and another."""
+    taken: dict[str, Binding] = {}
+    found = []
+    for binding in bindings:
+        for name in binding.key.split(","):
+            first = taken.setdefault(name, binding)
+            if first.id != binding.id:
+                found.append((name, first, binding))
+    return found
 
 
 def _with_keys(binding: Binding, keys: Mapping[str, str]) -> Binding:

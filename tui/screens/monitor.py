@@ -93,7 +93,7 @@ class MonitorScreen(Cockpit):
         key("E", "edit", "edit", "edit the last message and send it in its place", section="Request"),
         key("P", "prompts", "prompts", "library of benchmark prompts", section="Request", hint=True),
         key("y", "copy", "copy", "copy the answer to the clipboard (OSC 52)", section="Request"),
-        key("W", "save", "save", "save the answer as a text file", section="Request"),
+        key("D", "save", "save", "save the answer as a text file", section="Request"),
         key("b", "measure_ar", "measure AR", "measure an AR step here", section="Request", hint=True),
         key("m", "mark", "mark", "put a mark into the recording", section="Request", hint=True),
         key("N", "new", "new", "start a new conversation", section="Request", hint=True),
