@@ -31,9 +31,10 @@ class View:
     """A moment of one lane's turn.
 
     `turn` indexes the lane's turns (0 = the first). `selected` is the round the user pinned, as a position
-    in the turn's rounds; None follows the newest. `window` is the ms/token window in tokens, `last_rounds`
-    the rounds that shares and bandwidth look back. `behind_ns` is how far a frozen or slow view is behind the
-    engine, `lost` the events it never got. Scrolling, pan and zoom belong to their panels.
+    in the turn's rounds; None follows the newest. `window` is the ms/token window in tokens, chosen by the user
+    if `window_chosen`, else fitting the text; `last_rounds` the rounds that shares and bandwidth look back.
+    `behind_ns` is how far a frozen or slow view is behind the engine, `lost` the events it never got.
+    `ghosts` shows rejected proposals beside the text. Scrolling, pan and zoom belong to their panels.
     `race` is the race as it stands, worked out once for all its panels; None lets each work it out.
     """
 
@@ -43,9 +44,11 @@ class View:
     selected: int | None = None
     mode: Mode = "LIVE"
     window: int = 64
+    window_chosen: bool = True
     last_rounds: int = 64
     ascii: bool = False
     fates: bool = True
+    ghosts: bool = False
     recording: Recording | None = None
     behind_ns: int = 0
     lost: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specmon.core.events import Round
-from specmon.core.metrics.formulas import Formula, tau_per_ms
+from specmon.core.metrics.formulas import Formula, fewer_tokens, tau_per_ms
 from specmon.core.metrics.ledger import LaneMetrics
 from specmon.core.metrics.round_time import RoundTime
 from specmon.core.metrics.slots import padded_rows, unused_branches
@@ -193,7 +193,7 @@ def weak_drafter(judged: Judged) -> Cause | None:
 
     Without a measured AR step the round less its exposed drafting stands for it: it is no shorter.
     """
-    time, by_k = judged.time, tau_per_ms(judged.time)
+    time, by_k = judged.time, tau_per_ms(judged.time, judged.lane.ar_step_ns)
     chance = time.acceptance.chance
     plain_ns = judged.lane.ar_step_ns or time.round_ns - time.draft_ns
     if not by_k or chance is None or chance > WEAK_ACCEPTANCE or plain_ns <= 0:
@@ -217,7 +217,7 @@ def weak_drafter(judged: Judged) -> Cause | None:
 
 def k_too_deep(judged: Judged) -> Cause | None:
     """A shorter draft gives more tokens a ms, by the acceptance and the drafting time that were measured."""
-    time, by_k = judged.time, tau_per_ms(judged.time)
+    time, by_k = judged.time, tau_per_ms(judged.time, judged.lane.ar_step_ns)
     positions = time.acceptance.positions()
     if len(by_k) < 2 or positions[-1].drafted < LEAST_DEEP_ROUNDS:
         return None
@@ -230,9 +230,9 @@ def k_too_deep(judged: Judged) -> Cause | None:
         "K too deep",
         gain,
         f"K too deep: position 1 is kept in {percent(first or 0.0, 1)} of rounds, position {time.draft_len} in "
-        f"{percent(last or 0.0, 1)}; K {best} would give {gain:.2f}× the tokens a ms (verification held).",
+        f"{percent(last or 0.0, 1)}; K {best} would give {gain:.2f}× the tokens a ms (modelled).",
         f"K too deep: K {best} gives {gain:.2f}× the tokens a ms of K {time.draft_len}",
-        "τ(k) ÷ (round − draft exposed·(1 − k/K)) at the best k ÷ at K",
+        f"τ(k) ÷ ({fewer_tokens(judged.lane)}), at the best k ÷ at K",
         f"{by_k[best]:.3g} ÷ {by_k[time.draft_len]:.3g} tokens/ms at K {best} and {time.draft_len}",
         f"{gain:.2f}×",
     )

@@ -29,7 +29,7 @@ def formulas(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime) -> list[Form
     """The formulas that apply to the turn's decoder."""
     shown = [_round(time), _floor(turn, time), _sol(turn, time)]
     if turn.lane.decoder != "ar":
-        shown += [break_even(lane, time), _tau_per_ms(time), _favoured(time)]
+        shown += [break_even(lane, time), _tau_per_ms(lane, time), _favoured(lane, time)]
     if turn.lane.decoder == "ssd":
         shown += [ssd_ceiling(time), ssd_now(time)]
     return shown
@@ -137,19 +137,24 @@ def ssd_now(time: RoundTime) -> Formula:
     )
 
 
-def tau_per_ms(time: RoundTime) -> dict[int, float]:
-    """Tokens a ms had only the first k been drafted: exposed drafting shrinks with k, verification is
-    held. A K that was never drafted is not in it."""
+def tau_per_ms(time: RoundTime, ar_ns: int | None = None) -> dict[int, float]:
+    """Tokens a ms had only the first k been drafted; a K that was never drafted is not in it.
+
+    Each token fewer takes off its part of the exposed drafting and, where an AR step is measured, of what
+    verification takes beyond it (one row); without that, verification is held.
+    """
     longest = time.draft_len
-    return {
-        k: tau * 1_000_000 / (time.round_ns - time.draft_ns * (1 - k / longest))
-        for k, tau in time.acceptance.tau_by_prefix().items()
-        if time.round_ns > time.draft_ns * (1 - k / longest)
-    }
+    if not longest:
+        return {}
+    rows_ns = 0.0 if ar_ns is None else max(time.t_v - ar_ns, 0.0)
+    per_token_ns = (time.draft_ns + rows_ns) / longest
+    rounds_ns = {k: time.round_ns - per_token_ns * (longest - k) for k in range(1, longest + 1)}
+    by_prefix = time.acceptance.tau_by_prefix()
+    return {k: by_prefix[k] * 1e6 / ns for k, ns in rounds_ns.items() if k in by_prefix and ns > 0}
 
 
-def _favoured(time: RoundTime) -> Formula:
-    by_k = tau_per_ms(time)
+def _favoured(lane: LaneMetrics, time: RoundTime) -> Formula:
+    by_k = tau_per_ms(time, lane.ar_step_ns)
     name, expression = "K favoured (modelled)", "the k of the most tokens per ms, of those drafted"
     if not by_k:
         return Formula(name=name, expression=expression, values="", result="nothing drafted")
@@ -162,14 +167,21 @@ def _favoured(time: RoundTime) -> Formula:
     )
 
 
-def _tau_per_ms(time: RoundTime) -> Formula:
-    by_k = tau_per_ms(time)
+def _tau_per_ms(lane: LaneMetrics, time: RoundTime) -> Formula:
+    by_k = tau_per_ms(time, lane.ar_step_ns)
     return Formula(
         name="τ per ms (modelled)",
-        expression="τ(k) ÷ (round − draft exposed·(1 − k/K)), verification held",
+        expression=f"τ(k) ÷ ({fewer_tokens(lane)})",
         values=f"K {' '.join(str(k) for k in by_k)}" if by_k else "",
         result=" ".join(_short(value) for value in by_k.values()) or "nothing drafted",
     )
+
+
+def fewer_tokens(lane: LaneMetrics) -> str:
+    """How the round of a shorter draft is modelled, in words."""
+    if lane.ar_step is None:
+        return "round − draft exposed·(1 − k/K), verification held"
+    return "round − (draft exposed + t_v − AR step)·(1 − k/K)"
 
 
 def _short(value: float) -> str:

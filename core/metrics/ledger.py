@@ -29,6 +29,7 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.core.metrics.windows import Window
 
 LOG_LINES = 2_000
+ROUNDS_KEPT = 50_000  # of a lane's turns that ended; some 100 MB
 TELEMETRY_SAMPLES = 1_200  # four minutes at 5 Hz
 
 
@@ -40,6 +41,7 @@ class LaneMetrics:
     ) -> None:
         self.lane = lane
         self.turns: list[TurnMetrics] = []
+        self.forgotten = 0  # older turns that were let go
         self.telemetry = telemetry  # newest of each device; devices are shared, so all lanes see the same
         self.telemetry_history = history  # older ones too, oldest first
         self.ar_step: ArStep | None = None
@@ -64,13 +66,23 @@ class LaneMetrics:
         return self._by_number.get(number)
 
     def start_turn(self, turn: TurnMetrics) -> None:
-        """Add a turn; one with a known number replaces it."""
+        """Add a turn; one with a known number replaces it. The oldest are let go beyond ROUNDS_KEPT rounds."""
         known = self._by_number.get(turn.turn.turn)
         if known is None:
+            self._let_go()
             self.turns.append(turn)
         else:
             self.turns[self.turns.index(known)] = turn
         self._by_number[turn.turn.turn] = turn
+
+    def _let_go(self) -> None:
+        """Forget the oldest turns while those that ended hold more than ROUNDS_KEPT rounds, but never the newest."""
+        kept = sum(turn.n_rounds for turn in self.turns)
+        while len(self.turns) > 1 and kept > ROUNDS_KEPT:
+            oldest = self.turns.pop(0)
+            del self._by_number[oldest.turn.turn]
+            kept -= oldest.n_rounds
+            self.forgotten += 1
 
     def window_series(self, size: int) -> list[list[Window]]:
         """Windows of `size` tokens over KV length, one series a conversation.

@@ -108,11 +108,17 @@ def overlap(rounds: Sequence[Round], n_devices: int) -> Overlap | None:
     """
     if n_devices < 2:
         return None
+    used, both = overlap_intervals(rounds)
+    total_ns, used_ns = measure(both), measure(used)
+    return Overlap(total_ns=total_ns, used_ns=used_ns, wasted_ns=total_ns - used_ns)
+
+
+def overlap_intervals(rounds: Sequence[Round]) -> tuple[list[Interval], list[Interval]]:
+    """When the target's device (0) and another were both busy: (used, all), as `Overlap` counts them."""
     hits = {r.index for r in rounds if r.hit is not None}
     busy = [span for r in rounds for span in r.spans if span.kind in BUSY_KINDS]
-    total = measure(_both_busy(busy))
-    used = measure(_both_busy([s for s in busy if s.kind != "branch_draft" or s.for_round - 1 in hits]))
-    return Overlap(total_ns=total, used_ns=used, wasted_ns=total - used)
+    used = [span for span in busy if span.kind != "branch_draft" or span.for_round - 1 in hits]
+    return _both_busy(used), _both_busy(busy)
 
 
 def _both_busy(spans: Sequence[Span]) -> list[Interval]:

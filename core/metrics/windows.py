@@ -6,6 +6,15 @@ from dataclasses import dataclass
 
 from specmon.core.events import Round
 
+#: The window sizes (tokens) a view offers, and how many closed windows make the next larger one the better choice.
+WINDOW_SIZES = (16, 64, 256, 1_024)
+MANY_WINDOWS = 40
+
+
+def fitting_window(n_tokens: int) -> int:
+    """The smallest window size in which `n_tokens` make no more than a chart's worth of windows."""
+    return next((size for size in WINDOW_SIZES if n_tokens <= size * MANY_WINDOWS), WINDOW_SIZES[-1])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Window:

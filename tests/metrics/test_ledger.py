@@ -29,6 +29,25 @@ def test_ledger_keeps_marks_gaps_and_clocks(ledger_of):
     assert ledger.newest_t == 9
 
 
+def test_oldest_turns_are_let_go_beyond_the_rounds_kept(monkeypatch, stream, plan):
+    monkeypatch.setattr("specmon.core.metrics.ledger.ROUNDS_KEPT", 5)
+    ledger = Ledger()
+    head = True
+    for number in range(4):
+        for event in stream([plan(accepted=1) for _ in range(3)]):
+            if hasattr(event, "turn") and not isinstance(event, (Header, Lane)):
+                event = msgspec.structs.replace(event, turn=number)
+            elif not head:
+                continue
+            ledger.feed(event)
+        head = False
+    lane = ledger.lanes[0]
+    assert [turn.turn.turn for turn in lane.turns] == [2, 3]
+    assert [turn.n_rounds for turn in lane.turns] == [3, 3]
+    assert lane.forgotten == 2
+    assert lane.turn(0) is None
+
+
 def test_logs_and_telemetry_are_bounded():
     ledger = Ledger()
     for t in range(max(LOG_LINES, TELEMETRY_SAMPLES) + 10):

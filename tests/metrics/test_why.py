@@ -72,16 +72,16 @@ def test_tau_per_ms_of_a_slow_round_keeps_its_digits(stream, plan, ledger_of):
 
 
 def test_why_says_that_speculation_loses_once_an_ar_step_is_measured(stream, plan, ledger_of):
-    ledger = ledger_of(stream([plan(1)] * 10 + [plan(4)] * 10, decoder="sd"))
+    ledger = ledger_of(stream([plan(4)] * 20, decoder="sd"))
     assert formula(why_of(ledger), "break-even").result == AR_NOT_MEASURED
-    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=1_500_000)
+    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=1 * MS)
     said = why_of(ledger)
     assert said.text == (
-        "SD loses against AR here: 6.10 ms a round ÷ τ 3.50 = 1.74 ms/token, an AR step takes 1.50."
-        " It needs τ 4.07: verifying takes 2.67 AR steps."
+        "SD loses against AR here: 6.10 ms a round ÷ τ 5.00 = 1.22 ms/token, an AR step takes 1.00."
+        " It needs τ 6.10: verifying takes 4.00 AR steps."
     )
-    assert said.short == "SD loses to AR: 1.74 ms/token against 1.50 · τ 3.50, needs 4.07"
-    assert formula(said, "break-even").result == "4.07, τ is 3.50; AR step: 32 steps at KV 84"
+    assert said.short == "SD loses to AR: 1.22 ms/token against 1.00 · τ 5.00, needs 6.10"
+    assert formula(said, "break-even").result == "6.10, τ is 5.00; AR step: 32 steps at KV 84"
 
 
 def test_why_does_not_say_it_loses_where_it_wins(stream, plan, ledger_of):
@@ -117,6 +117,19 @@ def test_tau_per_ms_takes_off_the_drafting_that_fewer_tokens_need(stream, plan, 
     time = round_time(turn)
     assert time is not None
     assert tau_per_ms(time) == pytest.approx({k: (k + 1) / (4.1 + k * 0.5) for k in (1, 2, 3, 4)})
+
+
+def test_tau_per_ms_takes_off_the_rows_that_fewer_tokens_need(stream, plan, ledger_of):
+    """With an AR step of 1 ms, a row more costs (4 − 1) ÷ 4 ms."""
+    time = round_time(ledger_of(stream([plan(4)] * 20, decoder="sd")).lanes[0].turns[0])
+    assert time is not None
+    by_hand = {k: (k + 1) / (6.1 - (4 - k) * (0.5 + 0.75)) for k in (1, 2, 3, 4)}
+    assert tau_per_ms(time, 1 * MS) == pytest.approx(by_hand)
+
+
+def test_favoured_k_is_one_that_was_drafted(stream, plan, ledger_of):
+    said = why_of(ledger_of(stream([plan(2)] * 20, decoder="sd")))
+    assert formula(said, "K favoured").result == "K 2; K 5+: never drafted, not guessed"
 
 
 @pytest.mark.parametrize("draft_ns", [1, 123_456, 98_765_432_101])

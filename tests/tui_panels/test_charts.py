@@ -11,9 +11,11 @@ from specmon.core.engine.messages import Recording
 from specmon.core.events import AnyEvent, Decoder, Header, Lane, Telemetry
 from specmon.core.metrics.bandwidth import floor_ms_per_token
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.windows import WINDOW_SIZES, fitting_window
 from specmon.tui.view import ReplayStatus, View
 from specmon.tui.widgets.acceptance_panel import render_acceptance
 from specmon.tui.widgets.bandwidth_panel import render_bandwidth
+from specmon.tui.widgets.bars import stacked
 from specmon.tui.widgets.lines import plain
 from specmon.tui.widgets.ms_per_token_panel import render_ms_per_token
 from specmon.tui.widgets.shares_panel import render_shares
@@ -38,9 +40,36 @@ def without(events: list[AnyEvent], *kinds: type) -> Ledger:
 def test_shares_of_one_played_round_are_its_spans() -> None:
     ledger = fed(StreamBuilder("sd").header().turn().play([(2, False)]).events)
     body = texts(render_shares(View(ledger=ledger), 76, 10))
-    assert re.search(r"verify +3\.90 ms .* 68 %", body[1])
-    assert re.search(r"draft exposed +1\.80 ms .* 31 %", body[2])
-    assert re.search(r"accept\+handoff +0\.03 ms .* 1 %", body[3])
+    assert re.search(r"▓ verify +3\.90 ms .* 68 %", body[2])
+    assert re.search(r"d draft exposed +1\.80 ms .* 31 %", body[3])
+    assert re.search(r"a accept\+handoff +0\.03 ms .* 1 %", body[4])
+
+
+def test_shares_are_one_stacked_bar_of_the_whole_round() -> None:
+    ledger = fed(StreamBuilder("sd").header().turn().play([(2, False)]).events)
+    stack = texts(render_shares(View(ledger=ledger), 76, 10))[1]
+    assert stack.startswith("│ last 1 ")
+    bars = stack.split("last 1")[1].strip(" │")
+    assert (bars.count("▓"), bars.count("d"), bars.count("a"), len(bars)) == (38, 17, 1, 56)
+
+
+def test_shares_put_the_selected_round_below_the_mean() -> None:
+    body = texts(render_shares(View(ledger=played(), selected=7), 76, 12))
+    assert body[2].startswith("│ round 7 ")
+
+
+@pytest.mark.parametrize(
+    ("parts", "cells", "sizes"),
+    [
+        ([92, 6, 2, 0], 50, [46, 3, 1, 0]),
+        ([1000, 1, 1], 10, [8, 1, 1]),
+        ([1, 1, 1], 2, [1, 1, 0]),
+        ([0, 0], 9, [0, 0]),
+        ([5], 0, [0]),
+    ],
+)
+def test_stacked_bar_is_full_and_hides_no_part(parts: list[int], cells: int, sizes: list[int]) -> None:
+    assert stacked(parts, cells) == sizes
 
 
 def test_shares_quote_the_formulas_with_their_figures() -> None:
@@ -51,6 +80,11 @@ def test_shares_quote_the_formulas_with_their_figures() -> None:
 
 def test_shares_of_ar_have_no_draft_row() -> None:
     assert "draft" not in "\n".join(texts(render_shares(View(ledger=played("ar")), 76, 10)))
+
+
+def test_shares_name_the_k_that_acceptance_favours() -> None:
+    body = "\n".join(texts(render_shares(View(ledger=played()), 76, 16)))
+    assert re.search(r"K favoured \(modelled\) K \d; K 5\+: never drafted, not guessed", body)
 
 
 # --- bandwidth ---------------------------------------------------------------------------------------------
@@ -71,6 +105,12 @@ def test_bandwidth_names_source_and_ceiling() -> None:
     assert "analytic · GPM 200 ms, whole GPU" in lines[0]
     assert any("100 % = 4,390 GB/s read: read of 1 GiB" in line for line in lines)
     assert any("61 °C · 1,980 MHz · 612 W · throttle: none" in line for line in lines)
+
+
+def test_bandwidth_detail_says_how_the_bytes_were_counted() -> None:
+    body = "\n".join(texts(render_bandwidth(View(ledger=played(rounds=40)), 120, 16)))
+    assert "analytic: weights + KV read in the round, counted, ÷ time" in body
+    assert re.search(r"cuda:0 [\d,.]+ GB in 40 rounds ÷ [\d,.]+ ms whole, [\d,.]+ ms busy", body)
 
 
 def test_bandwidth_without_a_counter_says_why_and_never_zero() -> None:
@@ -271,3 +311,32 @@ def test_labels_of_decoder_and_devices() -> None:
     assert decoder_label(turn.lane, None) == "SSD"
     assert short_devices(("cuda:0", "cuda:1")) == "cuda:0+1"
     assert short_devices(("cpu:0",)) == "cpu:0"
+
+
+# --- ms/token: the window ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", WINDOW_SIZES)
+def test_ms_per_token_states_the_chosen_window(size: int) -> None:
+    title = texts(render_ms_per_token(View(ledger=played(), window=size), 60, 11))[0]
+    assert f"window {size:,} tokens · W · LIVE" in title
+
+
+def test_ms_per_token_says_that_the_window_fits_the_text() -> None:
+    title = texts(render_ms_per_token(View(ledger=played(), window=16, window_chosen=False), 60, 11))[0]
+    assert "window auto 16 tokens" in title
+
+
+def test_fitting_window_grows_with_the_text() -> None:
+    assert [fitting_window(n) for n in (0, 640, 641, 2_561, 10_241, 10**7)] == [16, 16, 64, 256, 1_024, 1_024]
+
+
+# --- acceptance against fan-out ----------------------------------------------------------------------------
+
+
+def test_acceptance_sets_hit_rate_against_fan_out() -> None:
+    body = texts(render_acceptance(View(ledger=played(rounds=200)), 80, 12))
+    row = next(line for line in body if "a=0" in line)
+    rate, fan_out, hits, rounds = re.search(r"a=0 +(\.\d\d) +(\d) +.* (\d+)/(\d+)", row).groups()  # type: ignore[union-attr]
+    assert float(rate) == pytest.approx(int(hits) / int(rounds), abs=0.005)
+    assert fan_out == "5"

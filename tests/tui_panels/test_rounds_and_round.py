@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from specmon.core.events import AnyEvent, Round
+from msgspec.structs import replace
+
+from specmon.core.events import AnyEvent, Round, TurnEnd
 from specmon.tui.view import View
 from specmon.tui.widgets.round_panel import render_round
 from specmon.tui.widgets.rounds_panel import render_rounds
@@ -143,8 +145,18 @@ def test_round_panel_in_three_lines_keeps_draft_branch_and_times() -> None:
 
 
 def test_round_panel_follows_the_newest_and_says_of_how_many() -> None:
-    assert "newest of 4" in texts(render_round(View(ledger=fed(played())), 84, 12))[0]
+    ended = fed([*played(), TurnEnd(t=10**9, stop_reason="length", n_tokens=9, rounds=4)])
+    assert "newest of 4" in texts(render_round(View(ledger=ended), 84, 12))[0]
     assert "newest" not in texts(render_round(View(ledger=fed(played()), selected=3), 84, 12))[0]
+
+
+def test_round_panel_says_one_of_how_many_passed_since_the_last_refresh() -> None:
+    """Rounds of about 4.8 ms: 52 pass in a quarter of a second; slow rounds are each shown."""
+    title = texts(render_round(View(ledger=fed(played())), 84, 12))[0]
+    assert "1 of 52 · p pins" in title
+    assert "pinned" in texts(render_round(View(ledger=fed(played()), selected=2), 84, 12))[0]
+    slow = [replace(e, t1=e.t0 + 400_000_000) if isinstance(e, Round) else e for e in played()]
+    assert "newest of 4" in texts(render_round(View(ledger=fed(slow)), 84, 12))[0]
 
 
 def test_round_panel_of_ar_drafts_nothing() -> None:

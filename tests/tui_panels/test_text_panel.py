@@ -11,7 +11,7 @@ from specmon.tui.widgets.cells import width
 from specmon.tui.widgets.glyphs import UNICODE
 from specmon.tui.widgets.lines import line_width, plain
 from specmon.tui.widgets.text_flow import TextFlow
-from specmon.tui.widgets.text_panel import TextState, render_text
+from specmon.tui.widgets.text_panel import TextState, render_text, text_body
 
 from .conftest import fed, texts
 from .streams import StreamBuilder, ssd_stream
@@ -197,3 +197,43 @@ def test_text_panel_lays_out_a_growing_turn_as_a_whole_one() -> None:
         ledger.feed(event)
         grown = render_text(View(ledger=ledger), 50, 30, state)
     assert grown == render_text(View(ledger=fed(events)), 50, 30, TextState())
+
+
+# --- ghosts, legend, pointing ------------------------------------------------------------------------------
+
+
+def test_ghosts_stand_before_the_bonus_that_replaced_them() -> None:
+    ledger = fed(StreamBuilder("sd").header().turn().play([(1, False), (4, False)]).events)
+    plain_body = text_body(View(ledger=ledger), 60, 20, TextState())
+    body = text_body(View(ledger=ledger, ghosts=True), 60, 20, TextState())
+    rejected = [text for line in body for text, role in line if role == "rejected" and "✗" not in text]
+    signs = "".join(text for line in body for text, _ in line)
+    first = ledger.lanes[0].turns[0].rounds[0]
+    assert "".join(rejected) == ledger.piece(first.draft[1])
+    assert "✗" in signs
+    assert "✗" not in "".join(text for line in plain_body for text, _ in line)
+
+
+def test_ghosts_are_no_part_of_the_text_and_go_again() -> None:
+    ledger = fed(ssd_stream(40))
+    state = TextState()
+    before = text_body(View(ledger=ledger), 60, 20, state)
+    assert text_body(View(ledger=ledger, ghosts=True), 60, 20, state) != before
+    assert text_body(View(ledger=ledger), 60, 20, state) == before
+
+
+def test_legend_explains_token_one_and_ghosts() -> None:
+    ledger = fed(ssd_stream(10))
+    assert "▸ one" in plain(render_text(View(ledger=ledger), 80, 12, TextState())[0])
+    assert "✗ rejected" in plain(render_text(View(ledger=ledger, ghosts=True), 80, 12, TextState())[0])
+
+
+def test_pointing_at_text_finds_its_round() -> None:
+    """Token one is X; round 0 emitted three times "ab ", round 1 twice."""
+    ledger = fed(turn([(2, False), (1, False)], words=["ab "] * 8))
+    state = TextState()
+    body = text_body(View(ledger=ledger), 60, 20, state)
+    line = next(i for i, row in enumerate(body) if plain(row).startswith("Xab "))
+    assert [state.round_at(line, cell) for cell in (0, 1, 9, 10, 15, 16)] == [None, 0, 0, 1, 1, None]
+    assert state.round_at(line + 1, 3) == 0  # its fate line
+    assert state.round_at(99, 0) is None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from specmon.core.events import ClockSync, Span
 from specmon.core.metrics.ledger import Ledger
-from specmon.core.metrics.spans import measure, overlap
+from specmon.core.metrics.spans import measure, overlap, overlap_intervals
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.timeline import (
@@ -15,7 +15,6 @@ from specmon.tui.widgets.timeline import (
     TimelineState,
     covered_cells,
     lane_kinds,
-    overlap_intervals,
     rounds_in,
     stretch,
 )

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from specmon.core.events import Round
 from specmon.core.metrics.ledger import LaneMetrics
 from specmon.core.metrics.turn import TurnMetrics
+from specmon.core.metrics.windows import WINDOW_SIZES, fitting_window
 from specmon.tui.screens.arrangement import Chrome, Places, arrange
 from specmon.tui.screens.deck import Deck
 from specmon.tui.screens.formulas import FormulasScreen
@@ -25,7 +26,7 @@ from specmon.tui.view import View
 from specmon.tui.widgets.acceptance_panel import AcceptancePanel
 from specmon.tui.widgets.bandwidth_panel import BandwidthPanel
 from specmon.tui.widgets.ms_per_token_panel import MsPerTokenPanel
-from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.panel import Panel, RoundPicked
 from specmon.tui.widgets.round_panel import RoundPanel
 from specmon.tui.widgets.rounds_panel import RoundsPanel
 from specmon.tui.widgets.shares_panel import SharesPanel
@@ -73,7 +74,21 @@ ZOOM_KEYS: list[Binding] = [
 _PAN, _SCALE = "timeline: earlier and later", "timeline: closer and wider"
 _SCROLL = "text: a page up and down; new text never scrolls it back"
 VIEW_KEYS: list[Binding] = [
-    key("t", "fates", "fates", "token fates under the text, on or off", section="Panels", hint=True),
+    key(
+        "t",
+        "fates",
+        "fates",
+        "text: fates, fates and rejected proposals, neither",
+        section="Panels",
+        hint=True,
+    ),
+    key(
+        "W",
+        "window",
+        "window",
+        "ms/token: window of 16, 64, 256 or 1,024 tokens, or fitting",
+        section="Panels",
+    ),
     key("e", "formulas", "formulas", "the formulas behind the WHY line", section="Panels"),
     key("a", "pan(-1)", "pan", _PAN, section="Panels", shown="a d"),
     key("d", "pan(1)", "pan", _PAN, section="Panels", shown="a d"),
@@ -106,6 +121,8 @@ class Cockpit(Stage):
         self.turn: int | None = None  # None follows the newest turn
         self.selected: int | None = None
         self.fates = True
+        self.ghosts = False
+        self.window: int | None = None  # None fits the text's length
         self.zoomed: str | None = None
         self._last_zoomed = "text"
         self.panels = {name: make(palette=setup.palette, id=name) for name, make in PANEL_CLASSES.items()}
@@ -176,6 +193,12 @@ class Cockpit(Stage):
         return self.keys
 
     @property
+    def window_tokens(self) -> int:
+        """Tokens of an ms/token window: as chosen, else fitting the turn on screen."""
+        turn = self.turn_metrics
+        return self.window or fitting_window(turn.n_tokens if turn is not None else 0)
+
+    @property
     def lane_metrics(self) -> LaneMetrics | None:
         """The lane on screen."""
         return self.pump.ledger.lanes.get(self.lane)
@@ -228,7 +251,18 @@ class Cockpit(Stage):
             self.draw_now()
 
     def action_fates(self) -> None:
-        self.fates = not self.fates
+        self.fates, self.ghosts = not (self.fates and self.ghosts), self.fates and not self.ghosts
+        self.draw_now()
+
+    def action_window(self) -> None:
+        """The next ms/token window: fitting, then each size."""
+        sizes = (None, *WINDOW_SIZES)
+        self.window = sizes[(sizes.index(self.window) + 1) % len(sizes)]
+        self.draw_now()
+
+    def on_round_picked(self, message: RoundPicked) -> None:
+        """A panel's round was clicked."""
+        self.selected = message.position
         self.draw_now()
 
     def action_pan(self, by: int) -> None:

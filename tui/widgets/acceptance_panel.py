@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+from specmon.core.metrics.acceptance import HitsAfter
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
+from specmon.tui.widgets.bars import bar
+from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, in_panel, is_framed, line_width
+from specmon.tui.widgets.lines import Line, Title, body_width, in_panel, is_framed, line_width
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.numbers import count, short
 from specmon.tui.widgets.panel import Panel
+
+HIT_BAR = 20  # cells of a hit rate's bar, at most
 
 
 def render_acceptance(view: View, width: int, height: int) -> list[Line]:
@@ -23,18 +28,17 @@ def render_acceptance(view: View, width: int, height: int) -> list[Line]:
         )
     if is_framed(width, height):
         note: Line = [("this turn", "muted")]
-        return in_panel(
-            Title(number=8, name="acceptance", note=note), _table(turn, height - 2), width, height, signs
-        )
+        body = _table(turn, body_width(width, height), height - 2, signs)
+        return in_panel(Title(number=8, name="acceptance", note=note), body, width, height, signs)
     note = [("KV ", "muted"), (_kv_range(turn, signs), "text")]
     return in_panel(Title(number=8, name="acceptance", note=note), _short(turn, width), width, height, signs)
 
 
-def _table(turn: TurnMetrics, rows: int) -> list[Line]:
+def _table(turn: TurnMetrics, cells: int, rows: int, signs: Glyphs) -> list[Line]:
     head: Line = [*_tau(turn), ("   ", "text"), (count(turn.n_rounds), "text"), (" rounds   ", "muted")]
     head += [(count(turn.n_tokens), "text"), (" tokens", "muted")]
     foot = _foot(turn)
-    table = _positions(turn)
+    table = _positions(turn, cells, signs)
     return [head, *table[: max(rows - 1 - len(foot), 0)], *foot]
 
 
@@ -44,8 +48,8 @@ def _tau(turn: TurnMetrics) -> Line:
     return line if alpha is None else [*line, ("   α ", "muted"), (short(alpha, 3), "title")]
 
 
-def _positions(turn: TurnMetrics) -> list[Line]:
-    """Acceptance by position at the left, hits by accepted_len at the right."""
+def _positions(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
+    """Acceptance by position at the left, hits by accepted_len against their fan-out at the right."""
     positions, after = turn.positions(), turn.hits_by_accepted_len()
     if not positions:
         return [[("nothing is drafted: one token a round", "muted")]]
@@ -61,9 +65,20 @@ def _positions(turn: TurnMetrics) -> list[Line]:
             line.append((f"  {short(position.conditional):>5}", "text"))
         if hits is not None:
             line += [(f"    a={hits.accepted_len:<3}", "muted"), (f"{short(hits.rate):>6}", "hit")]
-            line.append((f"   {'–' if hits.fan_out is None else hits.fan_out}", "text"))
+            line.append((f"   {'–' if hits.fan_out is None else hits.fan_out:<4}", "text"))
+            line += _hit_bar(hits, cells - line_width(line), signs)
         rows.append(line)
     return rows
+
+
+def _hit_bar(hits: HitsAfter, room: int, signs: Glyphs) -> Line:
+    """Hits as a bar, then of how many rounds, as far as there is room."""
+    counted = f" {hits.hits}/{hits.rounds}"
+    cells = min(room - 8, HIT_BAR)
+    if cells < 4 or hits.rate is None:
+        return [(counted, "muted")] if room >= len(counted) + 1 else []
+    filled = bar(hits.rate, cells, signs)
+    return [(filled, "hit"), (signs.rest * (cells - cells_of(filled)), "idle"), (counted, "muted")]
 
 
 def _foot(turn: TurnMetrics) -> list[Line]:

@@ -25,6 +25,7 @@ NAME = 7
 RATE = 6
 PERCENT = 6
 LEAST_BAR = 4
+DETAIL_CELLS = 64  # from here on the counted bytes and times are given
 
 
 def render_bandwidth(view: View, width: int, height: int) -> list[Line]:
@@ -61,7 +62,19 @@ def _full(view: View, devices: list[DeviceBandwidth], cells: int, signs: Glyphs)
     for device in devices:
         if (sample := view.ledger.telemetry.get(device.device)) is not None:
             body.append(_telemetry(device.device, sample, signs))
-    return body
+    return [*body, *_how_counted(view, devices, cells)]
+
+
+def _how_counted(view: View, devices: list[DeviceBandwidth], cells: int) -> list[Line]:
+    """What the bytes are and what they are divided by; figures where the line holds them."""
+    lines: list[Line] = [[("analytic: weights + KV read in the round, counted, ÷ time", "muted")]]
+    turn = turn_of(view)
+    rounds = 0 if turn is None else min(view.last_rounds, turn.n_rounds)
+    for device in devices if cells >= DETAIL_CELLS else ():
+        counted = f"{device.n_bytes / 1e9:,.3f} GB in {rounds} rounds"
+        times = f"÷ {device.whole_ns / 1e6:,.1f} ms whole, {device.busy_ns / 1e6:,.1f} ms busy"
+        lines.append([(pad(safe_text(device.device), NAME), "muted"), (f"{counted} {times}", "muted")])
+    return lines
 
 
 def _roles(devices: list[DeviceBandwidth]) -> list[str]:

@@ -18,6 +18,24 @@ def bar(fraction: float, cells: int, glyphs: Glyphs) -> str:
     return glyphs.full * whole + (glyphs.eighths[part - 1] if part else "")
 
 
+def stacked(parts: Sequence[int], cells: int) -> list[int]:
+    """Cells of each part of one bar of `cells`: in proportion, the whole bar full, and above zero at least one each
+    while there are as many cells as parts.
+    """
+    total = sum(parts)
+    if total <= 0 or cells <= 0:
+        return [0] * len(parts)
+    sizes = [part * cells // total for part in parts]
+    if cells >= len(parts):
+        sizes = [max(size, int(part > 0)) for size, part in zip(sizes, parts, strict=True)]
+    while (over := sum(sizes) - cells) > 0:
+        sizes[sizes.index(max(sizes))] -= min(over, 1)
+    by_rest = sorted(range(len(parts)), key=lambda i: -(parts[i] * cells % total))
+    for i in by_rest[: cells - sum(sizes)]:
+        sizes[i] += 1
+    return sizes
+
+
 def column(fraction: float, rows: int, glyphs: Glyphs) -> list[str]:
     """A vertical bar of 0..1 of `rows` rows, top row first; anything above zero shows at least a sliver."""
     if rows <= 0:

@@ -45,7 +45,9 @@ def render_ms_per_token(view: View, width: int, height: int) -> list[Line]:
     turn = turn_of(view)
     cells, lines = body_width(width, height), body_height(width, height)
     roomy = lines >= 6
-    note: Line = [(f"window {view.window} tokens · {view.mode}" if roomy else f"{view.window} tok", "muted")]
+    how = "" if view.window_chosen else "auto "
+    size = f"window {how}{view.window:,} tokens · W" if roomy else f"{how}{view.window:,} tok"
+    note: Line = [(f"{size} · {view.mode}" if roomy else size, "muted")]
     name = "ms/token over KV" if roomy else "ms/token"
     windows = _windows(view)
     if turn is None or not windows:
@@ -58,7 +60,7 @@ def render_ms_per_token(view: View, width: int, height: int) -> list[Line]:
 def _waiting(turn: TurnMetrics | None, size: int) -> str:
     if turn is None:
         return "no turn yet"
-    return f"the first window closes at {size} tokens: {turn.n_tokens} so far"
+    return f"the first window closes at {size:,} tokens: {turn.n_tokens} so far"
 
 
 def _windows(view: View) -> list[Window]:

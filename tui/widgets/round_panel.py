@@ -31,6 +31,8 @@ from specmon.tui.widgets.numbers import count, ms, short, us
 from specmon.tui.widgets.panel import Panel
 
 FRAMED_FROM = 8
+REFRESH_NS = 250_000_000  # figures change at most four times a second
+PACE_ROUNDS = 16
 LABEL = 8  # cells of the words at the left
 
 
@@ -52,12 +54,28 @@ def render_round(view: View, width: int, height: int) -> list[Line]:
 
 
 def _note(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs) -> Line:
-    note: Line = [] if view.selected is not None else [(f"newest of {count(turn.n_rounds)}  ", "muted")]
+    note: Line = _place(view, turn)
     if round_.draft:
         note.append((f"a {round_.accepted_len}/{len(round_.draft)}", "title"))
     if (outcome := outcome_segment(round_, signs)) is not None:
         note += [(" ", "text"), outcome]
     return [*note, (f"  {ms(round_.t1 - round_.t0)} ms", "title")]
+
+
+def _place(view: View, turn: TurnMetrics) -> Line:
+    """Pinned, the newest of all, or one of the many that went by since the figures were last refreshed."""
+    if view.selected is not None:
+        return [("pinned  ", "accent")]
+    passed = rounds_a_refresh(turn) if view.mode == "LIVE" and view.replay is None else 1
+    if turn.end is None and passed > 1:
+        return [(f"1 of {count(passed)} · p pins  ", "muted")]
+    return [(f"newest of {count(turn.n_rounds)}  ", "muted")]
+
+
+def rounds_a_refresh(turn: TurnMetrics) -> int:
+    """How many rounds pass between two refreshes of the figures, by the pace of the newest."""
+    newest = turn.rounds[-PACE_ROUNDS:]
+    return round(REFRESH_NS * len(newest) / max(sum(r.t1 - r.t0 for r in newest), 1))
 
 
 def _short(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs, cells: int) -> list[Line]:

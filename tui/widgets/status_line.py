@@ -51,8 +51,8 @@ def _live_fields(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
     fields = [_Field(9, [("specmon", "title")]), _Field(0, [(view.mode, mode_role)])]
     if lane is not None:
         fields += _lane_fields(turn.lane if turn else lane.lane, turn, signs, roomy)
-    if turn is not None:
-        fields.append(_Field(5, [("turn ", "muted"), (str(view.turn + 1), "text")]))
+    if lane is not None and turn is not None:
+        fields.append(_Field(5, [("turn ", "muted"), (str(lane.forgotten + view.turn + 1), "text")]))
     return fields + _recording(view, signs, roomy)
 
 

@@ -9,13 +9,17 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from specmon.core.events import Round
 from specmon.core.metrics.fates import TokenFate
+from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.widgets.cells import clusters, safe_text, width
+from specmon.tui.widgets.drafts import VERDICT_ROLE, piece, verdict, verdict_sign
 from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line
 
 TAB_CELLS = 4
+GHOST_CELLS = 12  # a longer rejected token is cut
 _BREAKS = re.compile(r"([\n\t])")
 
 
@@ -30,6 +34,7 @@ class Run(NamedTuple):
     sign: str
     role: str
     round: int  # position in the turn's rounds, -1 for token one
+    ghost: bool = False  # proposed and rejected: not part of the text
 
     @property
     def signs(self) -> str:
@@ -43,6 +48,7 @@ class TextFlow:
 
     width: int
     glyphs: Glyphs
+    ledger: Ledger | None = None  # gives the words of rejected proposals; None leaves them out
     rows: list[list[Run]] = field(default_factory=lambda: [[]])
     taken: int = 0
     _used: int = 0  # cells in the last row
@@ -56,21 +62,37 @@ class TextFlow:
             if token.round_index != self._round:
                 self._round = token.round_index
                 self._start = self._start_sign(turn, token)
+            if self.ledger is not None and token.fate == "bonus":
+                self._add_ghosts(turn.rounds[token.round_index], token.round_index, self.ledger)
             self._add(token)
         self.taken = len(fates)
 
+    def _add_ghosts(self, round_: Round, position: int, ledger: Ledger) -> None:
+        """What the draft proposed instead of the bonus, and went on with."""
+        for node, token in enumerate(round_.draft):
+            judged = verdict(round_, node)
+            if judged == "kept":
+                continue
+            role = VERDICT_ROLE[judged]
+            sign = verdict_sign(judged, self.glyphs)
+            for cluster, cells in clusters(piece(ledger, token, self.glyphs, GHOST_CELLS)):
+                if self._used + cells > self.width:
+                    self._new_row()
+                self.rows[-1].append(Run(cluster, cells, sign, role, position, ghost=True))
+                self._used += cells
+
     def _add(self, token: TokenFate) -> None:
         text = token.text
-        for piece in _BREAKS.split(text) if "\n" in text or "\t" in text else (text,):
-            if piece == "\n":
+        for part in _BREAKS.split(text) if "\n" in text or "\t" in text else (text,):
+            if part == "\n":
                 if self._used < self.width:
                     self._put(" ", 1, token)
                 self._new_row()
-            elif piece == "\t":
+            elif part == "\t":
                 for _ in range(TAB_CELLS - self._used % TAB_CELLS):
                     self._put(" ", 1, token)
-            elif piece:
-                self._add_safe(safe_text(piece, self.glyphs.ascii), token)
+            elif part:
+                self._add_safe(safe_text(part, self.glyphs.ascii), token)
 
     def _add_safe(self, text: str, token: TokenFate) -> None:
         row = self.rows[-1]
@@ -150,7 +172,19 @@ class TextFlow:
 
     def text_line(self, row: int, selected: int | None) -> Line:
         """A row's text; the selected round stands on its own ground."""
-        return [(run.text, "text@selected" if _is(run, selected) else "text") for run in self.rows[row]]
+        line: Line = []
+        for run in self.rows[row]:
+            role = run.role if run.ghost else "text"
+            line.append((run.text, f"{role}@selected" if _is(run, selected) else role))
+        return line
+
+    def round_at(self, row: int, cell: int) -> int | None:
+        """Position of the round whose text stands at a cell of a row; None beside the text and for token one."""
+        for run in self.rows[row]:
+            if cell < run.width:
+                return run.round if run.round >= 0 else None
+            cell -= run.width
+        return None
 
     def fate_line(self, row: int, selected: int | None) -> Line:
         """The signs below a row's text, as wide as the text."""

@@ -8,14 +8,15 @@ from itertools import accumulate
 
 from textual import events
 
+from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import clip, clusters, safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
+from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, is_framed, line_width
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
-from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.panel import Panel, RoundPicked
 from specmon.tui.widgets.text_flow import TextFlow
 
 PROMPT_ROWS = 3  # a longer prompt is cut
@@ -34,12 +35,19 @@ class TextState:
     shown_selected: int | None = None
     newest: int = 0  # the top row that shows the newest rows
     rows_visible: int = 0
+    drawn: list[tuple[TextFlow, int] | None] = field(default_factory=list)  # what each body line shows
 
-    def flow(self, position: int, turn: TurnMetrics, width: int, signs: Glyphs) -> TextFlow:
-        """The up-to-date flow of the turn at `position`; another turn, width or sign set starts it anew."""
+    def flow(
+        self, position: int, turn: TurnMetrics, width: int, signs: Glyphs, words: Ledger | None = None
+    ) -> TextFlow:
+        """The up-to-date flow of the turn at `position`; anything else that is to be drawn starts it anew."""
         known, flow = self.flows.get(position, (None, None))
-        if flow is None or known is not turn or flow.width != width or flow.glyphs is not signs:
-            flow = TextFlow(width, signs)
+        if (
+            known is not turn
+            or flow is None
+            or (flow.width, flow.glyphs, flow.ledger) != (width, signs, words)
+        ):
+            flow = TextFlow(width, signs, words)
             self.flows[position] = (turn, flow)
         flow.extend(turn)
         return flow
@@ -48,6 +56,12 @@ class TextState:
         """Drop the flows of turns before that position."""
         for position in [known for known in self.flows if known < before]:
             del self.flows[position]
+
+    def round_at(self, line: int, cell: int) -> int | None:
+        """Position of the newest turn's round that is drawn at a cell of a body line."""
+        found = self.drawn[line] if 0 <= line < len(self.drawn) else None
+        newest = self.flows[max(self.flows)][1] if self.flows else None
+        return None if found is None or found[0] is not newest else found[0].round_at(found[1], cell)
 
 
 @dataclass(frozen=True)
@@ -109,10 +123,14 @@ def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line
     state.newest = _newest_top(rows, lines, view.fates)
     state.rows_visible = len(rows) - state.newest
     body: list[Line] = []
+    state.drawn = []
     for index in range(_top(view, rows, state), len(rows)):
         if len(body) >= lines:
             break
-        body += _drawn(rows[index], view, last=index == len(rows) - 1, signs=signs)
+        row = rows[index]
+        shown = _drawn(row, view, last=index == len(rows) - 1, signs=signs)
+        body += shown
+        state.drawn += [None if row.flow is None else (row.flow, row.number)] * len(shown)
     return body
 
 
@@ -137,7 +155,8 @@ def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> _Rows:
     for position in range(first, min(newest + 1, len(turns))):
         turn = turns[position]
         blank: list[Line] = [[]] if parts else []
-        parts += [[*blank, *_prompt(turn, cells, signs)], state.flow(position, turn, cells, signs)]
+        flow = state.flow(position, turn, cells, signs, view.ledger if view.ghosts else None)
+        parts += [[*blank, *_prompt(turn, cells, signs)], flow]
     return _Rows(parts, view.selected)
 
 
@@ -220,7 +239,11 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     if lane is None or lane.lane.decoder != "ar":
         legend.append((f"{signs.accepted} accepted ", "accepted"))
     legend.append((f"{signs.bonus} bonus", "bonus"))
-    return [*legend, (f" {signs.selected} selected", "accent")] if width >= 72 else legend
+    if view.ghosts:
+        legend.append((f" {signs.rejected} rejected", "rejected"))
+    if width < 72:
+        return legend
+    return [*legend, (f" {signs.first} one", "muted"), (f" {signs.selected} selected", "accent")]
 
 
 class TextPanel(Panel):
@@ -255,6 +278,14 @@ class TextPanel(Panel):
         """Follow the newest text."""
         self._state.top = None
         self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the round whose text was clicked."""
+        framed = is_framed(*self.size)
+        picked = self._state.round_at(event.y - 1, event.x - (2 if framed else 1))
+        if picked is not None:
+            event.stop()
+            self.post_message(RoundPicked(picked))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()

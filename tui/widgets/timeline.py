@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from specmon.core.events import BUSY_KINDS, Round, Span
-from specmon.core.metrics.spans import Interval, intersect, merge
+from specmon.core.events import Round, Span
+from specmon.core.metrics.spans import Interval
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.widgets.bars import nice_step
 
@@ -109,19 +109,6 @@ def lane_kinds(spans: Iterable[Span], device: int, shown: Stretch) -> list[str |
             if covered > best[cell][0]:
                 best[cell] = (covered, span.kind)
     return [kind for _, kind in best]
-
-
-def overlap_intervals(rounds: Sequence[Round]) -> tuple[list[Interval], list[Interval]]:
-    """When the target's device and another were both busy: (used, all), as `spans.overlap` counts them."""
-    hits = {round_.index for round_ in rounds if round_.hit is not None}
-    busy = [span for round_ in rounds for span in round_.spans if span.kind in BUSY_KINDS]
-    target = merge((span.start, span.end) for span in busy if span.device == 0)
-    others = [span for span in busy if span.device != 0]
-    used = [span for span in others if span.kind != "branch_draft" or span.for_round - 1 in hits]
-    return (
-        intersect(target, merge((span.start, span.end) for span in used)),
-        intersect(target, merge((span.start, span.end) for span in others)),
-    )
 
 
 def covered_cells(intervals: Iterable[Interval], shown: Stretch) -> set[int]:

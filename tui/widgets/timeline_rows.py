@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from specmon.core.events import Round, Span
+from specmon.core.metrics.spans import overlap_intervals
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.bars import nice_step
@@ -14,7 +15,7 @@ from specmon.tui.widgets.drafts import origin_segment
 from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line, runs
 from specmon.tui.widgets.numbers import ms
-from specmon.tui.widgets.timeline import Stretch, covered_cells, lane_kinds, overlap_intervals, rounds_in
+from specmon.tui.widgets.timeline import Stretch, covered_cells, lane_kinds, rounds_in
 
 WIDE = 120  # columns from which a lane says what its device is for
 TICK_CELLS = 12  # about this many cells from tick to tick
