@@ -26,6 +26,7 @@ from specmon.tui.screens.first_hint import FirstHint
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen, Start
 from specmon.tui.screens.race import RaceScreen
+from specmon.tui.screens.race_replay import RaceReplayScreen
 from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.screens.saving import save
 from specmon.tui.screens.stage import Setup, Stage
@@ -102,6 +103,7 @@ class SpecmonApp(App[None]):
             clock=clock,
             ascii=ascii,
             keys=keys or {},
+            recordings=recordings or paths.recordings_dir(),
         )
         self.pump.warnings += notes
         self._notes = notes
@@ -137,6 +139,8 @@ class SpecmonApp(App[None]):
         except SpecmonError as error:
             self.exit(return_code=error.exit_code, message=str(error))
             return
+        if isinstance(self.feed, ReplayFeed) and self.feed.is_race:
+            self.switch_screen(RaceReplayScreen(self.setup, self.feed, len(self.feed.playback.stops.lanes)))
         stage = self.stage
         if isinstance(stage, MonitorScreen):
             if self._race_lanes and self._start.request is not None:

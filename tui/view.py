@@ -36,6 +36,7 @@ class View:
     `behind_ns` is how far a frozen or slow view is behind the engine, `lost` the events it never got.
     `ghosts` shows rejected proposals beside the text. Scrolling, pan and zoom belong to their panels.
     `race` is the race as it stands, worked out once for all its panels; None lets each work it out.
+    `cut_lanes` are those whose recording ends here though their turn does not.
     """
 
     ledger: Ledger
@@ -54,3 +55,4 @@ class View:
     lost: int = 0
     replay: ReplayStatus | None = None
     race: Race | None = None
+    cut_lanes: frozenset[int] = frozenset()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -29,11 +28,10 @@ START_NS = 1_000_000_000  # where the decoding of every lane starts, on the race
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
-    """One stream of all lanes, and what forbids to compare them; `cut` are lanes whose recording just ends."""
+    """One stream of all lanes, and what forbids to compare them."""
 
     events: list[Event]
     unlike: tuple[str, ...]
-    cut: frozenset[int]
 
 
 @dataclass
@@ -57,15 +55,16 @@ def side_by_side(recordings: Sequence[Sequence[Event]]) -> SideBySide:
     """
     lanes = [lane for events in recordings for lane in _lanes_of(events)]
     if not 2 <= len(lanes) <= MAX_LANES:
-        raise UsageError(f"These recordings have {len(lanes)} lanes with a turn, but a race has two to {MAX_LANES}.")
+        raise UsageError(
+            f"These recordings have {len(lanes)} lanes with a turn, but a race has two to {MAX_LANES}."
+        )
     device_names = _device_names(lanes)
     start: list[Event] = [_header(lanes, device_names)]
     start += [_renamed(lane, number, device_names[number]) for number, lane in enumerate(lanes)]
     start += _vocabularies(recordings, lanes)
     bodies = [_retimed(lane, number) for number, lane in enumerate(lanes)]
-    cut = frozenset(number for number, lane in enumerate(lanes) if lane.end is None)
     body = merge(*bodies, key=lambda event: event.t)
-    return SideBySide(events=[*start, *body], unlike=_unlike(lanes), cut=cut)
+    return SideBySide(events=[*start, *body], unlike=_unlike(lanes))
 
 
 def _lanes_of(events: Sequence[Event]) -> list[_Lane]:
@@ -185,14 +184,14 @@ def _tokenizer(header: Header) -> str | None:
 
 def _unlike(lanes: Sequence[_Lane]) -> tuple[str, ...]:
     """In what the lanes differ, in words; what no recording tells differs from nothing."""
-    facts = {
+    facts: dict[str, list[object]] = {
         "different prompt": [(lane.turn.prompt, lane.turn.prompt_tokens) for lane in lanes],
         "different target": [(lane.lane.target, lane.header.hashes.get("target")) for lane in lanes],
         "different recipe": [(lane.lane.recipe, lane.lane.backend) for lane in lanes],
         "different sampling": [(lane.turn.sampling, lane.turn.stop_strings) for lane in lanes],
         "different hardware": [_hardware(lane) for lane in lanes],
     }
-    return tuple(what for what, values in facts.items() if len(list(groupby(values))) > 1)
+    return tuple(what for what, values in facts.items() if any(v != values[0] for v in values))
 
 
 def _hardware(lane: _Lane) -> set[str]:

@@ -285,7 +285,9 @@ def replay_app(two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path) -> C
     writer.close()
 
     def make(**more: object) -> SpecmonApp:
-        return SpecmonApp(ReplayFeed(path, clock=clock), refresh_hz=0, clock=clock, **more)  # type: ignore[arg-type]
+        feed = ReplayFeed(path, clock=clock)
+        folder = tmp_path / "recordings"
+        return SpecmonApp(feed, recordings=folder, refresh_hz=0, clock=clock, **more)  # type: ignore[arg-type]
 
     return make
 

@@ -34,9 +34,9 @@ def test_cockpit_tiles_the_terminal(width: int, height: int, chrome: Chrome, zoo
     assert_tiles(arrange(width, height, chrome, zoom), width, height)
 
 
-@given(widths, heights, st.integers(2, 4), st.sampled_from([None, 0, 1]))
-def test_race_tiles_the_terminal(width: int, height: int, lanes: int, zoom: int | None) -> None:
-    assert_tiles(arrange_race(width, height, lanes, zoom), width, height)
+@given(widths, heights, st.integers(2, 4), st.sampled_from([0, 5]))
+def test_race_tiles_the_terminal(width: int, height: int, lanes: int, strip_rows: int) -> None:
+    assert_tiles(arrange_race(width, height, lanes, strip_rows=strip_rows), width, height)
 
 
 @pytest.mark.parametrize(("width", "height"), [(79, 24), (80, 23), (1, 1), (0, 0)])

@@ -22,9 +22,11 @@ FOLLOW_POLL_S = 0.05
 
 
 def replay(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="A recording; without one, those at hand are listed."),
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE…", help="A recording, or several as a race; without one, those at hand."
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check every identity the events must hold.")
@@ -34,7 +36,7 @@ def replay(
         bool, typer.Option("--no-times", help="With --dump: leave out all times, to compare two recordings.")
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print a growing file, or - for a pipe, until it is closed.")
+        bool, typer.Option("--follow", help="Show a growing file, or print a pipe (-), until it is closed.")
     ] = False,
     recover: Annotated[
         bool, typer.Option("--recover", help="Keep what crashed runs left behind as recordings of yours.")
@@ -48,28 +50,37 @@ def replay(
     size: options.Size = "",
 ) -> None:
     """Play a recording on the monitor; needs no GPU and no engine."""
-    if file is None:
+    if not files:
         recover_all() if recover else list_recordings()
         return
     if check + dump + json + once > 1:
         raise UsageError("--check, --dump, --json and --once exclude each other.")
     if no_times and not dump:
         raise UsageError("--no-times goes with --dump.")
-    path = file if str(file) == "-" else find_recording(file)
+    paths = [file if str(file) == "-" else find_recording(file) for file in files]
+    path = paths[0]
+    on_screen = once or (options.on_terminal() and not (plain or json or check or dump or str(path) == "-"))
+    if len(paths) > 1:
+        check_side_by_side(paths, on_screen=on_screen, follow=follow)
     if check:
         check_recording(path, follow)
     elif dump:
         dump_recording(path, follow, times=not no_times)
-    elif once:
+    elif on_screen:
         from specmon.tui.commands.screen import look, open_replay
 
-        open_replay(look(theme, ascii, no_mouse, options.parse_size(size)), path)
-    elif plain or json or follow or str(file) == "-" or not options.on_terminal():
-        print_recording(path, follow, json)
+        frame = options.parse_size(size) if once else None
+        open_replay(look(theme, ascii, no_mouse, frame), paths, follow=follow and not once)
     else:
-        from specmon.tui.commands.screen import look, open_replay
+        print_recording(path, follow, json)
 
-        open_replay(look(theme, ascii, no_mouse), path)
+
+def check_side_by_side(paths: list[Path], *, on_screen: bool, follow: bool) -> None:
+    """Raises: UsageError where several recordings cannot be shown."""
+    if not on_screen or follow or any(str(path) == "-" for path in paths):
+        raise UsageError(
+            "Several recordings are shown side by side, on a terminal or with --once, and are not followed."
+        )
 
 
 def events_of(path: Path, follow: bool) -> Iterator[Event]:

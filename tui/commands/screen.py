@@ -138,12 +138,14 @@ def open_monitor(
     )
 
 
-def open_replay(look: Look, path: Path) -> None:
-    """Show a recording until the user leaves."""
+def open_replay(look: Look, recordings: Sequence[Path], *, follow: bool = False) -> None:
+    """Show a recording, or several side by side, until the user leaves."""
     from specmon.tui.app import SpecmonApp
     from specmon.tui.feeds.replay import ReplayFeed
+    from specmon.tui.feeds.side_by_side import SideBySideFeed
 
-    _show(SpecmonApp(ReplayFeed(path), **look.options()), look)
+    feed = SideBySideFeed(recordings) if len(recordings) > 1 else ReplayFeed(recordings[0], follow=follow)
+    _show(SpecmonApp(feed, **look.options()), look)
 
 
 def _show(app: SpecmonApp, look: Look) -> None:

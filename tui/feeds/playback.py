@@ -213,6 +213,15 @@ class Playback:
         stop = bisect_left(range(self.at), enough, key=self.stops.rounds_until)
         return self.stops.visible(stop), enough - self._rounds_before(start)
 
+    def stretch(self) -> tuple[int, int]:
+        """The events (first, end) from A to B, else those of the present turn that are visible."""
+        a, b = self.mark_a, self.mark_b
+        if a is not None and b is not None and a <= b:
+            return self.stops.number(a), self.stops.visible(b)
+        turn = self._turn_at(self.at)
+        first = self.stops.turns[turn][1] if self.stops.turns else 0
+        return first, max(self.visible, first)
+
     def _rounds_before(self, stop: int) -> int:
         return self.stops.rounds_until(stop - 1) if stop > 0 else 0
 

@@ -17,6 +17,7 @@ from specmon.tui.feeds.playback import Playback
 
 READ_BUDGET_S = 0.03  #: how long one poll may read ahead
 SEARCHED_ROUNDS = 50_000  #: a search that must read the rounds gives up then, after about half a second
+OPENING_FRAMES = 100  #: skimmed at once, to see whether the recording is of a race
 LEAD_ROUNDS = 2_000  #: rounds read before the place one goes to, at most
 
 
@@ -25,7 +26,8 @@ class ReplayFeed:
 
     Only stops are kept in memory; events are read where they are shown. Moving back, or far on, starts over:
     `Rewound`, what later events cannot be read without, and the events from the start of a turn on. `left_out`
-    counts the present turn's rounds before those, where it has too many for that.
+    counts the present turn's rounds before those, where it has too many for that. `unlike`: see
+    `SideBySideFeed`.
     With `follow` the file may still grow, its events are kept, and playing means standing at its newest round.
     """
 
@@ -33,9 +35,11 @@ class ReplayFeed:
         self, path: Path, *, follow: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.path = path
+        self.paths: tuple[Path, ...] = (path,)
         self.playback = Playback()
         self.loaded = False
         self.left_out = 0
+        self.unlike: tuple[str, ...] = ()
         self._follow = follow
         self._clock = clock
         self._reader: SessionReader | None = None
@@ -53,6 +57,13 @@ class ReplayFeed:
         else:
             self._reader = SessionReader.open(self.path)
             self._ranges = EventRanges(self._reader)
+            while not self.playback.stops and self._skimmed < min(len(self._reader.frames), OPENING_FRAMES):
+                self._skim_next(self._reader)
+
+    @property
+    def is_race(self) -> bool:
+        """Whether several lanes were made ready before anything was decoded."""
+        return len(self.playback.stops.lanes) > 1
 
     def poll(self) -> list[FeedItem]:
         """The events that became visible since the last call."""
@@ -71,6 +82,16 @@ class ReplayFeed:
         if self._reader is not None:
             self._reader.close()
             self._reader = self._ranges = None
+
+    @property
+    def cut_here(self) -> frozenset[int]:
+        """Lanes whose recording has no more rounds than are visible, though their turn has no end."""
+        stops, at = self.playback.stops, self.playback.at
+        if not self.loaded or self._follow or at < 0:
+            return frozenset()
+        turn = stops[at].turn
+        lanes = {lane for lane, of in stops.decoders if of == turn} - stops.ended.get(turn, set())
+        return frozenset(lane for lane in lanes if stops.last.get((lane, turn), at + 1) <= at)
 
     def events(self, first: int, end: int) -> Iterator[Event]:
         """The file's events by number, `end` not included."""
@@ -114,16 +135,19 @@ class ReplayFeed:
         self.loaded = True
 
     def _skim(self, reader: SessionReader, stop_at: float) -> list[FeedItem]:
-        frames, stops = reader.frames, self.playback.stops
-        while self._skimmed < len(frames):
-            misses = any(lane.decoder == "ssd" for lane in stops.lanes.values())
-            stops.add_frame(frames[self._skimmed].first_event, reader.skim(self._skimmed, misses=misses))
-            self._skimmed += 1
-            if self._clock() >= stop_at and self._skimmed < len(frames):
+        while self._skimmed < len(reader.frames):
+            self._skim_next(reader)
+            if self._clock() >= stop_at and self._skimmed < len(reader.frames):
                 done, total = self.playback.stops.n_events, reader.n_events
                 return [Progress(what=f"reading {self.path.name}: {done:,} of {total:,} events")]
         self.loaded = True
         return [Warned(text) for text in reader.warnings]
+
+    def _skim_next(self, reader: SessionReader) -> None:
+        stops = self.playback.stops
+        misses = any(lane.decoder == "ssd" for lane in stops.lanes.values())
+        stops.add_frame(reader.frames[self._skimmed].first_event, reader.skim(self._skimmed, misses=misses))
+        self._skimmed += 1
 
     def _newly_visible(self) -> list[FeedItem]:
         visible, stops = self.playback.visible, self.playback.stops

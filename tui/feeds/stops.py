@@ -18,6 +18,7 @@ from specmon.core.events import (
     Prefill,
     Round,
     Turn,
+    TurnEnd,
     Vocabulary,
 )
 from specmon.core.session.skim import Skim
@@ -57,6 +58,8 @@ class Stops:
         self.decoders: dict[tuple[int, int], tuple[str, int]] = {}  # (lane, turn): decoder and draft_len
         self.lanes: dict[int, Lane] = {}
         self.context: list[tuple[int, Event]] = []
+        self.ended: dict[int, set[int]] = {}  # by turn: lanes whose turn came to its end
+        self.last: dict[tuple[int, int], int] = {}  # (lane, turn): its newest stop
         self._numbers = array("q")  # of the events the stops are behind
         self._t = array("q")
         self._ns = array("q")
@@ -172,6 +175,7 @@ class Stops:
         self, numbers: list[int], t: list[int], ns: list[int], lanes: list[int], turns: list[int]
     ) -> None:
         first = len(self)
+        self.last.update(zip(zip(lanes, turns, strict=True), range(first, first + len(lanes)), strict=True))
         before = self._t[-1] if first else t[0]
         self.folds += [
             first + i
@@ -194,6 +198,8 @@ class Stops:
             self._learn(number, event)
         elif isinstance(event, Marker):
             self.markers.append(event)
+        elif isinstance(event, TurnEnd):
+            self.ended.setdefault(event.turn, set()).add(event.lane)
 
     def _learn(self, number: int, event: Turn | Lane | Vocabulary) -> None:
         if isinstance(event, Lane):

@@ -53,7 +53,7 @@ class FileStrip:
 
     def _time(self) -> str:
         here = self.playback.here
-        return f"{_clock(here.t if here else 0)}/{_clock(self.playback.duration_ns)} "
+        return f"{clock(here.t if here else 0)}/{clock(self.playback.duration_ns)} "
 
     @staticmethod
     def _row(name: str, label: int, text: str, role: str) -> Line:
@@ -135,7 +135,8 @@ class FileStrip:
         return line + [(f" · {safe_text(note, self.signs.ascii)}", "warning") for note in notes]
 
 
-def _clock(ns: int) -> str:
+def clock(ns: int) -> str:
+    """A time of the file as 0:01.500."""
     minutes, seconds = divmod(ns / 1e9, 60)
     return f"{minutes:.0f}:{seconds:06.3f}"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from textual.binding import Binding
 from textual.screen import Screen
 
+from specmon.core import paths
 from specmon.tui.feeds.feed import FeedItem
 from specmon.tui.feeds.pump import Pump
 from specmon.tui.screens.keys import rebound, remapped
@@ -21,13 +23,17 @@ NUMBERS_EVERY_S = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What all screens share: the pump, how things look, the clock (seconds), and keys given to actions by name."""
+    """What all screens share: the pump, how things look, the clock (seconds), keys given to actions by name.
+
+    `recordings` is the user's folder for what is kept.
+    """
 
     pump: Pump
     palette: Palette
     clock: Callable[[], float]
     ascii: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
+    recordings: Path = field(default_factory=paths.recordings_dir)
 
 
 def own_bindings(screen: type[Screen[None]]) -> list[Binding]:

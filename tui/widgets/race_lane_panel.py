@@ -30,8 +30,7 @@ def render_race_lane(view: View, lane: int, width: int, height: int, state: Text
         (f"{ms(standing.clock_ns, 0)} ms · ", "title"),
         (f"{count(standing.n_tokens)} tokens", "muted"),
     ]
-    state_of = "DNF " if standing.failed else "" if standing.finished else f"{signs.pointer} "
-    note: Line = [(state_of, "error" if standing.failed else "accent"), *clock]
+    note: Line = [_state(standing, lane in view.cut_lanes, signs), *clock]
     name = f"{standing.letter} {standing.label}"
     cells, lines = body_width(width, height), body_height(width, height)
     moment = replace(view, lane=lane, selected=None)
@@ -41,6 +40,15 @@ def render_race_lane(view: View, lane: int, width: int, height: int, state: Text
         text = text_body(replace(moment, fates=False), cells, 1, state)
         body = [*(text or [[]]), _progress(standing, cells, signs), _round(standing, cells)]
     return in_panel(Title(number=None, name=name, note=note, keep_case=True), body, width, height, signs)
+
+
+def _state(standing: Standing, cut: bool, signs: Glyphs) -> tuple[str, str]:
+    """How the lane stands: at work, out of the race, or at the end of its recording."""
+    if standing.failed:
+        return ("DNF ", "error")
+    if cut:
+        return ("recording ends ", "warning")
+    return ("", "muted") if standing.finished else (f"{signs.pointer} ", "accent")
 
 
 def lane_role(standing: Standing) -> str:
