@@ -60,6 +60,8 @@ class DecodeLane:
             if self._link is not None:
                 progress(f"loading draft {config.draft}", None)
                 assert self._link.info
+            progress("warming up", None)
+            self._warm()
         except BaseException:
             self.close()
             raise
@@ -281,6 +283,12 @@ class DecodeLane:
             run.verify(sheet, Proposal(tokens=()))
             truth += sheet.emitted
         return truth
+
+    def _warm(self) -> None:
+        taps = self._link.info.tap_layers if self._link else ()
+        row_counts = (1,) if self._link is None else (1, self.config.draft_len + 1)
+        with torch.inference_mode():
+            self._target.warm(row_counts, taps)
 
     # --- configuration -----------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Run:
         self._taps, self._draft_device, self._drafter = taps, draft_device, drafter
         self._n_rounds = 0
         self._stop_after(pending)
+        self._stop_when_full(0)
 
     def going(self) -> bool:
         """Whether another round is to be run."""
@@ -74,7 +75,7 @@ class Run:
 
     def open_round(self, draft_len: int = 0) -> Sheet:
         """Start the next round where the last one ended; the draft is shortened where the context would run out."""
-        room = self._limits.context_length - len(self.target.held) - 1
+        room = self._limits.context_length - len(self.target.held) - 2
         return Sheet(
             index=self._n_rounds,
             t0=self._now,
@@ -169,10 +170,14 @@ class Run:
             self._stop_after(token)
             if self.stop_reason is not None:
                 break
-        else:
-            if len(self.target.held) + len(emitted) >= self._limits.context_length:
-                self.stop_reason = "context"
+        self._stop_when_full(len(emitted))
         return emitted, text
+
+    def _stop_when_full(self, emitted: int) -> None:
+        """The text, its pending token included, may not outgrow the context."""
+        full = len(self.target.held) + 1 + emitted >= self._limits.context_length
+        if full and self.stop_reason is None:
+            self.stop_reason = "context"
 
     def _stop_after(self, token: int) -> None:
         if token in self._limits.eos_ids:

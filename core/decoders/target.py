@@ -55,6 +55,11 @@ class Target:
         self._passes = loaded.open(self.kv)
         self.held: list[int] = []
 
+    def warm(self, row_counts: Sequence[int], taps: Sequence[int]) -> None:
+        """Run each row count once before anything is held, so that no kernel is compiled or captured in a turn."""
+        for n_rows in row_counts:
+            self._passes.rows([0] * n_rows, 0, taps, logits=False)
+
     def reusable(self, tokens: Sequence[int]) -> int:
         """Leading positions of `tokens` whose KV can stay.
 

@@ -33,6 +33,11 @@ class DraftModelStepper:
             kv_bytes_per_token=kv.bytes_per_token,
         )
 
+    def warm(self) -> None:
+        """Run the row counts a draft uses once, so that none is compiled or captured in a turn."""
+        for n_rows in (1, 2):
+            self._rows([0] * n_rows, 0)
+
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
         if len(tokens) <= MAX_ROWS:

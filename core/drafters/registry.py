@@ -130,7 +130,9 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
     )
     kv = cache(own.n_layers)
     passes = open_passes(model, stream(model, recipe), kv)
-    return ChainDrafter(DraftModelStepper(model, kv, passes, source.label))
+    stepper = DraftModelStepper(model, kv, passes, source.label)
+    stepper.warm()
+    return ChainDrafter(stepper)
 
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str], Drafter]] = {
