@@ -8,6 +8,7 @@ from typing import Literal
 from specmon.core.engine.messages import Recording
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.race import Race
+from specmon.core.metrics.round_filter import RoundFilter
 
 Mode = Literal["LIVE", "FROZEN", "ALL"]
 
@@ -21,7 +22,9 @@ class ReplayStatus:
     t: int
     t_end: int
     speed: float
+    round: int = 0  # of the turn, from 1; 0 before its first
     rounds: int = 0  # rounds of the turn in the whole file
+    left_out: int = 0  # rounds of the turn before those its figures are of
     turns: int = 0
     real_time: bool = False
 
@@ -36,7 +39,7 @@ class View:
     `behind_ns` is how far a frozen or slow view is behind the engine, `lost` the events it never got.
     `ghosts` shows rejected proposals beside the text. Scrolling, pan and zoom belong to their panels.
     `race` is the race as it stands, worked out once for all its panels; None lets each work it out.
-    `cut_lanes` are those whose recording ends here though their turn does not.
+    `cut_lanes` are those whose recording ends here though their turn does not. `filter` chooses the rounds listed.
     """
 
     ledger: Ledger
@@ -56,3 +59,4 @@ class View:
     replay: ReplayStatus | None = None
     race: Race | None = None
     cut_lanes: frozenset[int] = frozenset()
+    filter: RoundFilter | None = None

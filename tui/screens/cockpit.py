@@ -10,11 +10,15 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.widget import Widget
 
+from specmon.core.errors import UsageError
 from specmon.core.events import Round
 from specmon.core.metrics.ledger import LaneMetrics
+from specmon.core.metrics.round_filter import HELP as FILTER_HELP
+from specmon.core.metrics.round_filter import RoundFilter, parse_filter
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.core.metrics.windows import WINDOW_SIZES, fitting_window
 from specmon.tui.screens.arrangement import Chrome, Places, arrange
+from specmon.tui.screens.ask import AskScreen
 from specmon.tui.screens.deck import Deck
 from specmon.tui.screens.formulas import FormulasScreen
 from specmon.tui.screens.help import HelpScreen
@@ -53,10 +57,13 @@ JUMP_KEYS: list[Binding] = [
     key("0", "next_rejection", "a=0", "next round that accepted nothing", section="Rounds"),
     key("S", "slowest", "slowest", "slowest round of the turn", section="Rounds"),
 ]
+_FILTER = f"list only some rounds: {FILTER_HELP}; nothing lists all"
+FILTER_KEY = key("/", "filter", "filter", _FILTER, section="Rounds")
 _STEP = "previous and next round; past the newest, follow again"
 SELECT_KEYS: list[Binding] = [
     key(", up", "select(-1)", "round", _STEP, section="Rounds", shown=", .", hint=True),
     key(". down", "select(1)", "round", _STEP, section="Rounds", shown=", .", hint=True),
+    FILTER_KEY,
     key("p", "pin", "pin", "pin the newest round, and let go", section="Rounds"),
     key(
         "enter",
@@ -121,6 +128,7 @@ class Cockpit(Stage):
         self.turn: int | None = None  # None follows the newest turn
         self.selected: int | None = None
         self.fates = True
+        self.filter: RoundFilter | None = None
         self.ghosts = False
         self.window: int | None = None  # None fits the text's length
         self.zoomed: str | None = None
@@ -311,9 +319,27 @@ class Cockpit(Stage):
     # --- rounds ---------------------------------------------------------------------------------------------
 
     def action_select(self, by: int) -> None:
-        newest = len(self.rounds) - 1
-        wanted = (newest if self.selected is None else self.selected) + by
-        self.selected = None if newest < 0 or wanted > newest else max(wanted, 0)
+        rounds, wanted = self.rounds, self.filter
+        newest = len(rounds) - 1
+        at = (newest if self.selected is None else self.selected) + by
+        while wanted is not None and 0 <= at <= newest and not wanted(rounds[at]):
+            at += by
+        if at < 0 and wanted is not None:
+            return
+        self.selected = None if newest < 0 or at > newest else max(at, 0)
+        self.draw_now()
+
+    def action_filter(self) -> None:
+        self.app.push_screen(AskScreen(FILTER_HELP), self._filter_by)
+
+    def _filter_by(self, answer: str | None) -> None:
+        if answer is None:
+            return
+        try:
+            self.filter = parse_filter(answer) if answer else None
+        except UsageError as error:
+            self.say(f"{error.message} {error.hint or ''}".strip(), "warning")
+            return
         self.draw_now()
 
     def action_pin(self) -> None:

@@ -152,6 +152,7 @@ class MonitorScreen(Cockpit):
             mode="FROZEN" if pump.frozen else "LIVE",
             ascii=self.setup.ascii,
             fates=self.fates,
+            filter=self.filter,
             ghosts=self.ghosts,
             window=self.window_tokens,
             window_chosen=self.window is not None,

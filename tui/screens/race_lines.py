@@ -67,7 +67,8 @@ def _devices(lanes: list[Lane], narrow: bool) -> str:
     longest = max((lane.devices for lane in lanes), key=len)
     if not longest:
         return "devices not named"
-    return safe_text(short_devices(longest) if narrow else " + ".join(longest))
+    names = tuple(name.partition(" of ")[0] for name in longest)  # recordings may tell machines apart
+    return safe_text(short_devices(names) if narrow else " + ".join(names))
 
 
 def _narrow(board: RaceBoard) -> bool:
@@ -92,7 +93,7 @@ def fair_line(board: RaceBoard) -> Line:
     line: Line = [(" FAIR ", "title"), (_rules(board), "text")]
     if race.unlike:
         return [(" UNLIKE ", "warning"), (f"no ratio: {', '.join(race.unlike)}. ", "warning"), *line]
-    if race.wall_ns and not _narrow(board):
+    if race.wall_ns and not _narrow(board) and not board.side_by_side:
         wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
         parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
         line.append((f"  Wall {wall_s:.2f} s = {parts}.", "muted"))
@@ -131,8 +132,14 @@ def why_line(board: RaceBoard) -> Line:
 
 def output_line(board: RaceBoard) -> Line:
     """Whether the outputs are equal, in words."""
-    rows = board.standings.standings
+    race = board.standings
+    rows = race.standings
     line: Line = [(" OUTPUT ", "title")]
+    if race.unlike:
+        return [*line, (f"no ratio: {', '.join(race.unlike)}", "warning")]
+    short = [row.letter for row in rows if row.turns_too_short]
+    if short and "fair" not in board.deck.places:
+        line.append((f"turns too short: {', '.join(short)}  ", "warning"))
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed
         line.append((f"{row.letter} {row.verdict.output}  ", "error" if wrong else "text"))

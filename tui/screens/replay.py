@@ -68,7 +68,7 @@ class ReplayScreen(Player, Cockpit):
         return Chrome((("status", 1), ("strip", 3)), prompt_rows=0)
 
     def view(self) -> View:
-        _, turns, _, rounds = self.playback.place()
+        _, turns, round_, rounds = self.playback.place()
         here = self.playback.here
         speed = self.playback.speed
         return View(
@@ -79,6 +79,7 @@ class ReplayScreen(Player, Cockpit):
             mode="ALL" if self.playback.ended else "LIVE",
             ascii=self.setup.ascii,
             fates=self.fates,
+            filter=self.filter,
             ghosts=self.ghosts,
             window=self.window_tokens,
             window_chosen=self.window is not None,
@@ -89,7 +90,9 @@ class ReplayScreen(Player, Cockpit):
                 t_end=self.playback.duration_ns,
                 speed=speed.value,
                 real_time=speed.unit == "time",
+                round=round_,
                 rounds=rounds,
+                left_out=self.feed.left_out,
                 turns=turns,
             ),
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from specmon.core.metrics.spans import overlap, verify_ns
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
-from specmon.tui.widgets.cells import pad
+from specmon.tui.widgets.cells import pad, safe_text
 from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.drafts import VERDICT_ROLE, origin_segment, piece, verdict, verdict_sign
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
@@ -18,7 +19,8 @@ from specmon.tui.widgets.numbers import count, ms
 from specmon.tui.widgets.panel import Panel
 
 DRAFT_CELLS = 16  # least width of the draft column
-KEYS = "n next miss · 0 next a=0 · S slowest · p pin"
+KEYS = "n next miss · 0 next a=0 · S slowest · p pin · / filter"
+SEARCHED = 5_000  #: rounds a filter looks at for one drawing
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ def render_rounds(view: View, width: int, height: int) -> list[Line]:
 
 def _note(view: View, turn: TurnMetrics) -> Line:
     follow = "newest first" if view.selected is None else "pinned"
+    if view.filter is not None:
+        only = safe_text(view.filter.text, view.ascii)
+        return [
+            ("only ", "muted"),
+            (only, "accent"),
+            (f" of {count(turn.n_rounds)} rounds · / changes", "muted"),
+        ]
     pace = "" if turn.ms_per_round is None else f"{turn.ms_per_round:.2f} ms a round · "
     return [
         (f"{pace}{count(turn.n_rounds)} rounds · ", "muted"),
@@ -69,17 +78,29 @@ def _table(view: View, turn: TurnMetrics, cells: int, lines: int, signs: Glyphs)
     draft_cells = max(cells - fixed - 1, 1)
     hints = lines >= 8
     shown = max(lines - 1 - hints, 0)
-    newest = turn.n_rounds - 1
-    top = newest
-    if view.selected is not None and newest - view.selected >= shown:
-        top = min(view.selected + shown // 2, newest)
     head: Line = [(_head(column, column.cells or draft_cells), "muted") for column in columns]
     rows = [
         _row(_Row(view, turn, position, signs), columns, draft_cells, cells)
-        for position in range(top, max(top - shown, -1), -1)
+        for position in _positions(view, turn, shown)
     ]
+    if not rows and view.filter is not None:
+        rows = [[(f"none of the last {min(turn.n_rounds, SEARCHED):,} rounds", "muted")]]
     rows += [[]] * (shown - len(rows))
     return [head, *rows, *([[(KEYS, "muted")]] if hints else [])]
+
+
+def _positions(view: View, turn: TurnMetrics, shown: int) -> list[int]:
+    """The rounds to list, newest first: the newest, or those around the selected one; with a filter, those it lets by."""
+    newest = turn.n_rounds - 1
+    wanted = view.filter
+    if wanted is not None:
+        top = newest if view.selected is None else min(view.selected, newest)
+        found = (p for p in range(top, max(top - SEARCHED, -1), -1) if wanted(turn.rounds[p]))
+        return list(islice(found, shown))
+    top = newest
+    if view.selected is not None and newest - view.selected >= shown:
+        top = min(view.selected + shown // 2, newest)
+    return list(range(top, max(top - shown, -1), -1))
 
 
 def _head(column: _Column, cells: int) -> str:

@@ -120,7 +120,8 @@ def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Fie
         fields += [_Field(8, models), _Field(2, [(number, "muted"), (label, "text")])]
     fields.append(_Field(4, [(_clock(replay.t), "title"), (f"/{_clock(replay.t_end)}", "muted")]))
     if turn is not None:
-        rounds = f"{turn.n_rounds}/{max(replay.rounds, turn.n_rounds)}"
+        here = replay.round or turn.n_rounds
+        rounds = f"{here:,}/{max(replay.rounds, here):,}"
         fields.append(_Field(1, [("round ", "muted"), (rounds, "text")]))
     speed = f"{replay.speed:g}{signs.times} real time" if replay.real_time else f"{replay.speed:g} rounds/s"
     return [*fields, _Field(5, [(speed, "muted")])]
