@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,3 +238,46 @@ def test_pointing_at_text_finds_its_round() -> None:
     assert [state.round_at(line, cell) for cell in (0, 1, 9, 10, 15, 16)] == [None, 0, 0, 1, 1, None]
     assert state.round_at(line + 1, 3) == 0  # its fate line
     assert state.round_at(99, 0) is None
+
+
+def long_turn(words: list[str], rounds: int = 90) -> list[AnyEvent]:
+    return turn([(index % 5, index % 3 > 0) for index in range(rounds)], words)
+
+
+@pytest.mark.parametrize("words", [["a", " bb", "\n", " ccc"], ["x\n", "y"], ["no newline "]], ids=str)
+@pytest.mark.parametrize("cells", [12, 40, 90])
+def test_only_the_end_of_a_long_turn_is_laid_out_and_looks_the_same(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], cells: int
+) -> None:
+    events = long_turn((words * 16)[:16])
+    ledger, state, grown = fed(events[:30]), TextState(), TextState()
+    whole = render_text(View(ledger=fed(events)), cells, 10, TextState())
+    for module in ("text_flow", "text_panel"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    assert render_text(View(ledger=fed(events)), cells, 10, state) == whole
+    for event in events[30:]:
+        ledger.feed(event)
+        after = render_text(View(ledger=ledger), cells, 10, grown)
+    assert after == whole
+    laid_out = state.flows[0][1].rows
+    assert (sum(map(len, laid_out)) < 200) is ("\n" in "".join(words))
+
+
+def test_scrolling_up_a_long_turn_lays_out_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("text_flow", "text_panel"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    ledger, state = fed(long_turn(["a", " bb", "\n", " ccc"] * 4)), TextState()
+    render_text(View(ledger=ledger), 40, 10, state)
+    state.top = 0
+    assert bodies(View(ledger=ledger), 40, 10, state)[0] == "› Say it."
+    assert not state.flows[0][1].first
+
+
+def test_text_held_back_comes_at_the_end_of_a_long_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("text_flow", "text_panel"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    events = long_turn(["a", "\n"] * 8)
+    events.append(TurnEnd(t=events[-1].t, stop_reason="cancelled", n_tokens=4, rounds=90, text="the end!"))
+    state = TextState()
+    assert "the end!" in "".join(bodies(View(ledger=fed(events)), 40, 10, state))
+    assert "".join(bodies(View(ledger=fed(events)), 40, 10, state)).count("the end!") == 1

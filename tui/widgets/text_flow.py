@@ -6,11 +6,12 @@ Tokens only ever arrive at the end, so a flow keeps its lines and lays out what 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from specmon.core.events import Round
-from specmon.core.metrics.fates import TokenFate
+from specmon.core.metrics.fates import TokenFate, round_fates
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.widgets.cells import clusters, safe_text, width
@@ -19,6 +20,7 @@ from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line
 
 TAB_CELLS = 4
+LONG_ROUNDS = 1_000  #: of a longer turn only what may be seen is laid out
 GHOST_CELLS = 12  # a longer rejected token is cut
 _BREAKS = re.compile(r"([\n\t])")
 
@@ -44,28 +46,42 @@ class Run(NamedTuple):
 
 @dataclass
 class TextFlow:
-    """The lines of one turn's text at one width (in cells)."""
+    """The lines of one turn's text at one width (in cells), from round `first` on, which begins a line."""
 
     width: int
     glyphs: Glyphs
     ledger: Ledger | None = None  # gives the words of rejected proposals; None leaves them out
+    first: int = 0
     rows: list[list[Run]] = field(default_factory=lambda: [[]])
-    taken: int = 0
+    taken: int = 0  # tokens, or rounds where some were left out
     _used: int = 0  # cells in the last row
     _round: int | None = None
+    _newest: TokenFate | None = None
     _start: tuple[str, str] | None = None  # sign and role for the next character, where a round starts
 
     def extend(self, turn: TurnMetrics) -> None:
         """Lay out the turn's tokens that came since the last call."""
-        fates = turn.token_fates()
-        for token in fates[self.taken :]:
+        for token in self._new_fates(turn):
             if token.round_index != self._round:
                 self._round = token.round_index
                 self._start = self._start_sign(turn, token)
             if self.ledger is not None and token.fate == "bonus":
                 self._add_ghosts(turn.rounds[token.round_index], token.round_index, self.ledger)
             self._add(token)
-        self.taken = len(fates)
+
+    def _new_fates(self, turn: TurnMetrics) -> Iterator[TokenFate]:
+        if not self.first:
+            fates = turn.token_fates()
+            yield from fates[self.taken :]
+            self.taken = len(fates)
+            return
+        for position in range(max(self.taken, self.first), turn.n_rounds):
+            for self._newest in round_fates(turn.rounds[position - 1], turn.rounds[position], position):
+                yield self._newest
+        self.taken = turn.n_rounds
+        if turn.end is not None and self._newest is not None:
+            yield self._newest._replace(text=turn.end.text)
+            self._newest = None
 
     def _add_ghosts(self, round_: Round, position: int, ledger: Ledger) -> None:
         """What the draft proposed instead of the bonus, and went on with."""
@@ -202,6 +218,19 @@ class TextFlow:
             if any(run.round == round for run in row):
                 found = number
         return found
+
+
+def tail_start(turn: TurnMetrics, cells: int, rows: int) -> int:
+    """The newest round that begins a line and has at least `rows` rows of text from it on; 0 where none near does."""
+    newlines = chars = 0
+    for position in range(turn.n_rounds - 1, max(turn.n_rounds - LONG_ROUNDS, 0), -1):
+        text = "".join(turn.rounds[position].text)
+        newlines += text.count("\n")
+        chars += len(text)
+        enough = newlines > rows or chars > rows * cells
+        if enough and "".join(turn.rounds[position - 1].text).endswith("\n"):
+            return position
+    return 0
 
 
 def _last_word(run: Run) -> tuple[Run, Run] | tuple[None, None]:

@@ -17,8 +17,9 @@ from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_p
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel, RoundPicked
-from specmon.tui.widgets.text_flow import TextFlow
+from specmon.tui.widgets.text_flow import LONG_ROUNDS, TextFlow, tail_start
 
+TITLE_CELLS = 15  # of a panel's top border: name, corners and a stretch of rule
 PROMPT_ROWS = 3  # a longer prompt is cut
 TURNS_SHOWN = 16  # of a conversation, the newest
 
@@ -30,7 +31,8 @@ class TextState:
     Rows count text lines of all turns, prompts included; a fate line belongs to the row above it.
     """
 
-    flows: dict[int, tuple[TurnMetrics, TextFlow]] = field(default_factory=dict)  # by the turn's position
+    flows: dict[int, tuple[TurnMetrics, TextFlow]] = field(default_factory=dict)  # by the turn's number
+    whole: bool = False  # whether all of a long turn is laid out, as scrolling needs
     top: int | None = None
     shown_selected: int | None = None
     newest: int = 0  # the top row that shows the newest rows
@@ -38,30 +40,46 @@ class TextState:
     drawn: list[tuple[TextFlow, int] | None] = field(default_factory=list)  # what each body line shows
 
     def flow(
-        self, position: int, turn: TurnMetrics, width: int, signs: Glyphs, words: Ledger | None = None
+        self,
+        turn: TurnMetrics,
+        width: int,
+        signs: Glyphs,
+        words: Ledger | None = None,
+        rows: int | None = None,
     ) -> TextFlow:
-        """The up-to-date flow of the turn at `position`; anything else that is to be drawn starts it anew."""
-        known, flow = self.flows.get(position, (None, None))
-        if (
-            known is not turn
-            or flow is None
-            or (flow.width, flow.glyphs, flow.ledger) != (width, signs, words)
-        ):
-            flow = TextFlow(width, signs, words)
-            self.flows[position] = (turn, flow)
+        """The up-to-date flow of a turn; anything else that is to be drawn starts it anew.
+
+        With `rows`, only the newest so many rows of a long turn need be in it.
+        """
+        known, flow = self.flows.get(turn.turn.turn, (None, None))
+        if known is not turn or (flow and (flow.width, flow.glyphs, flow.ledger) != (width, signs, words)):
+            flow = None
+        if flow is None or not _serves(flow, turn, rows):
+            first = tail_start(turn, width, rows) if rows is not None and turn.n_rounds > LONG_ROUNDS else 0
+            if flow is None or first != flow.first:
+                flow = TextFlow(width, signs, words, first)
+                self.flows[turn.turn.turn] = (turn, flow)
         flow.extend(turn)
         return flow
 
-    def forget(self, before: int) -> None:
-        """Drop the flows of turns before that position."""
-        for position in [known for known in self.flows if known < before]:
-            del self.flows[position]
+    def forget(self, shown: list[TurnMetrics]) -> None:
+        """Drop the flows of all other turns."""
+        numbers = {turn.turn.turn for turn in shown}
+        self.flows = {number: flow for number, flow in self.flows.items() if number in numbers}
 
     def round_at(self, line: int, cell: int) -> int | None:
         """Position of the newest turn's round that is drawn at a cell of a body line."""
         found = self.drawn[line] if 0 <= line < len(self.drawn) else None
         newest = self.flows[max(self.flows)][1] if self.flows else None
         return None if found is None or found[0] is not newest else found[0].round_at(found[1], cell)
+
+
+def _serves(flow: TextFlow, turn: TurnMetrics, rows: int | None) -> bool:
+    """Whether a flow holds the rows that are asked for, and is not to be begun anew further on."""
+    if rows is None:
+        return not flow.first
+    behind = turn.n_rounds - (flow.taken if flow.first else 0)
+    return behind <= LONG_ROUNDS and (not flow.first or turn.n_rounds - flow.first <= 2 * LONG_ROUNDS)
 
 
 @dataclass(frozen=True)
@@ -119,7 +137,8 @@ def render_text(view: View, width: int, height: int, state: TextState) -> list[L
 def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line]:
     """The visible rows of the conversation, each with its fate line if the view shows fates."""
     signs = glyphs(view.ascii)
-    rows = _rows(view, max(cells, 1), state, signs)
+    state.whole = state.top is not None or view.selected is not None
+    rows = _rows(view, max(cells, 1), state, signs, lines)
     state.newest = _newest_top(rows, lines, view.fates)
     state.rows_visible = len(rows) - state.newest
     body: list[Line] = []
@@ -145,18 +164,21 @@ def _newest_top(rows: _Rows, lines: int, fates: bool) -> int:
     return min(top, max(len(rows) - 1, 0))
 
 
-def _rows(view: View, cells: int, state: TextState, signs: Glyphs) -> _Rows:
+def _rows(view: View, cells: int, state: TextState, signs: Glyphs, lines: int) -> _Rows:
     lane = lane_of(view)
     turns = lane.turns if lane is not None else []
     newest = view.turn % len(turns) if turns else 0
-    first = max(newest + 1 - TURNS_SHOWN, 0)
-    state.forget(first)
+    shown = turns[max(newest + 1 - TURNS_SHOWN, 0) : newest + 1]
+    state.forget(shown)
+    words = view.ledger if view.ghosts else None
+    if shown and not state.whole:
+        tail = state.flow(shown[-1], cells, signs, words, lines)
+        if tail.first:
+            return _Rows([tail], None)
     parts: list[list[Line] | TextFlow] = []
-    for position in range(first, min(newest + 1, len(turns))):
-        turn = turns[position]
+    for turn in shown:
         blank: list[Line] = [[]] if parts else []
-        flow = state.flow(position, turn, cells, signs, view.ledger if view.ghosts else None)
-        parts += [[*blank, *_prompt(turn, cells, signs)], flow]
+        parts += [[*blank, *_prompt(turn, cells, signs)], state.flow(turn, cells, signs, words)]
     return _Rows(parts, view.selected)
 
 
@@ -232,18 +254,29 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
         return [(f"{below} rows below · End follows" if below else "End follows", "warning")]
     if not view.fates:
         return [("t fates", "muted")]
-    legend: Line = []
     lane = lane_of(view)
-    if lane is None or lane.lane.decoder == "ssd":
-        legend += [(f"{signs.hit} hit ", "hit"), (f"{signs.miss} miss ", "miss")]
-    if lane is None or lane.lane.decoder != "ar":
-        legend.append((f"{signs.accepted} accepted ", "accepted"))
-    legend.append((f"{signs.bonus} bonus", "bonus"))
+    decoder = "ssd" if lane is None else lane.lane.decoder
+    signs_shown: Line = []
+    if decoder == "ssd":
+        signs_shown += [(f"{signs.hit} hit", "hit"), (f"{signs.miss} miss", "miss")]
+    if decoder != "ar":
+        signs_shown.append((f"{signs.accepted} accepted", "accepted"))
+    signs_shown.append((f"{signs.bonus} bonus", "bonus"))
     if view.ghosts:
-        legend.append((f" {signs.rejected} rejected", "rejected"))
-    if width < 72:
-        return legend
-    return [*legend, (f" {signs.first} one", "muted"), (f" {signs.selected} selected", "accent")]
+        signs_shown.append((f"{signs.rejected} rejected", "rejected"))
+    signs_shown += [(f"{signs.selected} selected", "accent"), (f"{signs.first} one", "muted")]
+    return _while_it_fits(signs_shown, width - TITLE_CELLS)
+
+
+def _while_it_fits(segments: Line, cells: int) -> Line:
+    """The segments with a space between them, as many as `cells` hold."""
+    line: Line = []
+    for text, role in segments:
+        more: Line = [(" ", "text"), (text, role)] if line else [(text, role)]
+        if line_width(line) + line_width(more) > cells:
+            break
+        line += more
+    return line
 
 
 class TextPanel(Panel):
@@ -265,6 +298,10 @@ class TextPanel(Panel):
 
     def scroll_rows(self, by: int) -> None:
         """Scroll by text rows, upwards where negative."""
+        if not self._state.whole and self.view is not None:
+            self._state.top = self._state.newest  # rows are counted from the first: lay out those before too
+            self.redraw()
+            self._state.top = None
         newest = self._state.newest
         top = (newest if self._state.top is None else self._state.top) + by
         self._state.top = None if top >= newest else max(top, 0)
