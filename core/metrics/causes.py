@@ -149,37 +149,52 @@ def branch_drafting(rounds: Sequence[Round]) -> tuple[float, float]:
 
 def empty_slots(judged: Judged) -> Cause | None:
     """Rows or branches that nobody used cost as much as those that somebody did."""
-    branch_ns, hidden_ns = branch_drafting(judged.rounds)
-    causes = []
-    if len(judged.turn.lane.devices) > 1 and (unused := unused_branches(judged.rounds)) is not None:
-        saved = (branch_ns - hidden_ns) - max(branch_ns * (1 - unused.share) - hidden_ns, 0.0)
-        what = f"{unused.slots} branches a round, {unused.empty} of their slots never hit in {unused.rounds} rounds"
-        cost = f"preparing them outlasts verification by {ms(branch_ns - hidden_ns)} ms"
-        causes.append(
-            _slots(judged, saved, what, cost, "slots never hit ÷ slots, and their drafting exposed")
-        )
-    padded = padded_rows(judged.rounds, judged.lane.ar_step_ns)
-    if padded is not None and (judged.time.verify_fraction or 0.0) < NEAR_CEILING:
-        what = f"verifying {padded.rows} of {padded.most} rows takes {ms(padded.short_ns)} ms, all {ms(padded.full_ns)}"
-        cost = f"an AR step {ms(padded.ar_ns)}"
-        causes.append(
-            _slots(judged, padded.saved_ns, what, cost, "t_v of short drafts ÷ of full ones, AR step")
-        )
-    worth = [cause for cause in causes if (cause.gain or 0.0) >= LEAST_GAIN]
+    found = [cause for rule in (_empty_branches, _empty_rows) if (cause := rule(judged)) is not None]
+    worth = [cause for cause in found if (cause.gain or 0.0) >= LEAST_GAIN]
     return max(worth, key=lambda cause: cause.gain or 0.0, default=None)
 
 
-def _slots(judged: Judged, saved_ns: float, what: str, cost: str, expression: str) -> Cause:
+def _empty_branches(judged: Judged) -> Cause | None:
+    """Branches are drafted for longer than the target verifies, and most of their slots never hit."""
+    unused = unused_branches(judged.rounds)
+    if unused is None or len(judged.turn.lane.devices) < 2:
+        return None
+    branch_ns, hidden_ns = branch_drafting(judged.rounds)
+    exposed_ns = branch_ns - hidden_ns
+    needed_ns = max(branch_ns * (1 - unused.share) - hidden_ns, 0.0)
+    slots = f"{unused.empty} of {unused.slots} branches a round are for outcomes that never hit"
+    return _slots(
+        judged,
+        exposed_ns - needed_ns,
+        f"{slots} in {unused.rounds} rounds; preparing them outlasts verification by {ms(exposed_ns)} ms",
+        f"{unused.empty} of {unused.slots} branches a round never hit",
+        "branch drafting exposed, less what the slots that hit would expose",
+        f"{ms(exposed_ns)} − {ms(needed_ns)} ms of {ms(judged.time.round_ns)}",
+    )
+
+
+def _empty_rows(judged: Judged) -> Cause | None:
+    """Short drafts take as long to verify as full ones, though one row alone takes far less."""
+    padded = padded_rows(judged.rounds, judged.lane.ar_step_ns)
+    if padded is None or (judged.time.verify_fraction or 0.0) >= NEAR_CEILING:
+        return None
+    rows = f"verifying {padded.rows} of {padded.most} rows takes {ms(padded.short_ns)} ms"
+    return _slots(
+        judged,
+        padded.saved_ns,
+        f"{rows}, all {ms(padded.full_ns)}; an AR step {ms(padded.ar_ns)}",
+        f"{rows}, an AR step {ms(padded.ar_ns)}",
+        "(t_v of short drafts − AR step)·their share of rounds",
+        f"{ms(padded.saved_ns)} ms of {ms(judged.time.round_ns)}",
+    )
+
+
+def _slots(judged: Judged, saved_ns: float, text: str, short: str, expression: str, values: str) -> Cause:
     round_ns = judged.time.round_ns
     gain = round_ns / max(round_ns - saved_ns, 1.0)
+    result = f"{gain:.2f}× if only used slots were paid for"
     return _cause(
-        "empty slots",
-        gain,
-        f"empty slots: {what}; {cost}.",
-        f"empty slots: {what}",
-        expression,
-        f"{what}; {cost}",
-        f"{gain:.2f}× if only used slots were paid for",
+        "empty slots", gain, f"empty slots: {text}.", f"empty slots: {short}", expression, values, result
     )
 
 

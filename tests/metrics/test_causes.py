@@ -171,7 +171,7 @@ def test_empty_slots_of_branches_that_outlast_verification(stream, plan, ledger_
         stretched.append(event)
     said = cause_of(ledger_of(stretched))
     assert said.cause.name == "empty slots"
-    assert "10 branches a round, 9 of their slots never hit in 23 rounds" in said.text
+    assert "9 of 10 branches a round are for outcomes that never hit in 23 rounds" in said.text
 
 
 def test_empty_slots_of_padded_rows_need_a_measured_ar_step(stream, plan, ledger_of):
