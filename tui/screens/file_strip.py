@@ -26,8 +26,8 @@ class FileStrip:
     signs: Glyphs
     _kept: tuple[tuple[int, int], list[str]] = field(default=((-1, -1), []))
 
-    def lines(self, width: int, height: int, notes: tuple[str, ...] = ()) -> list[Line]:
-        """`height` rows: 3 (times and turns) or 5 (misses and a legend too)."""
+    def lines(self, width: int, height: int, notes: tuple[str, ...] = (), alert: str = "") -> list[Line]:
+        """`height` rows: 3 (times and turns) or 5 (misses and a legend too); `alert` stands in the first."""
         tall = height >= TALL_ROWS
         label = LABEL if tall else 1
         columns = max(width - label, 1)
@@ -35,7 +35,7 @@ class FileStrip:
             rows = [self._times(columns), self._misses(columns), self._turns(columns)]
             self._kept = ((len(self.playback.stops), columns), rows)
         times, misses, turns = self._kept[1]
-        lines = [self._title(width, columns, tall), self._row("ms/round", label, times, "verify")]
+        lines = [self._title(width, columns, tall, alert), self._row("ms/round", label, times, "verify")]
         if tall:
             lines.append(self._row("misses", label, misses, "miss"))
         lines.append(self._row("turns", label, self._marked(turns), "muted"))
@@ -43,12 +43,14 @@ class FileStrip:
             lines.append(self._legend(notes))
         return lines
 
-    def _title(self, width: int, columns: int, tall: bool) -> Line:
+    def _title(self, width: int, columns: int, tall: bool, alert: str) -> Line:
         """What a column is; in the low form also the time, which the status line has no room for."""
         each = -(-len(self.playback.stops) // columns)
         basis = f"1 column = {each:,} round{'s' if each != 1 else ''}, worst shown"
         note = f" {basis} · gaps over {FOLD_NS // 10**9} s folded {self._fold_sign} {self.signs.rule}"
         name: Line = [(f"{self.signs.rule} ", "border"), ("WHOLE FILE " if tall else self._time(), "title")]
+        if alert:
+            name.append((f"{self.signs.rule} {alert} ", "warning"))
         return [*fit(name, width - len(note), self.signs.rule, "border"), (note, "muted")]
 
     def _time(self) -> str:

@@ -41,6 +41,7 @@ from specmon.tui.screens.keys import key
 from specmon.tui.screens.prompt import Prompt
 from specmon.tui.screens.prompt_line import prompt_line, welcome_lines
 from specmon.tui.screens.prompts import PromptsScreen
+from specmon.tui.screens.recovery import LeftBehind
 from specmon.tui.screens.saving import save
 from specmon.tui.screens.settings import SettingsScreen
 from specmon.tui.screens.stage import Setup
@@ -96,6 +97,7 @@ class MonitorScreen(Cockpit):
         key("D", "save", "save", "save the answer as a text file", section="Request"),
         key("b", "measure_ar", "measure AR", "measure an AR step here", section="Request", hint=True),
         key("m", "mark", "mark", "put a mark into the recording", section="Request", hint=True),
+        key("K", "recover", "recover", "keep what runs that were cut short left behind", section="Request"),
         key("N", "new", "new", "start a new conversation", section="Request", hint=True),
         key("ctrl+r", "restart", "restart", "start the engine again after it died", section="Request"),
         *LAST_KEYS,
@@ -114,6 +116,7 @@ class MonitorScreen(Cockpit):
         self.conversation = Conversation(start.template)
         self.queued: Request | None = None
         self._race = race
+        self.left_behind = LeftBehind(start.state)
         self._marks = 0
         self.editing = False  # whether the next prompt replaces the newest question
         self._ever_loaded = False
@@ -381,6 +384,9 @@ class MonitorScreen(Cockpit):
         kept = self.pump.recording is not None and self.pump.recording.path is not None
         self.feed.send(Record(path=None if kept else str(paths.private_dir(self.start.recordings))))
         self.say("no longer kept" if kept else "the recording is kept, from the start of this run")
+
+    def action_recover(self) -> None:
+        self.say(self.left_behind.keep(self.start.recordings))
 
     def action_mark(self) -> None:
         self._marks += 1

@@ -55,6 +55,13 @@ class Player(Stage):
         """Draw the new position at once."""
         raise NotImplementedError
 
+    def alert(self) -> str:
+        """What must be known of the place shown: that the recording ends here, or what the figures leave out."""
+        feed = self.feed
+        if feed.playback.ended and feed.cut_here:
+            return "recording ends"
+        return f"figures leave out the turn's first {feed.left_out:,} rounds" if feed.left_out else ""
+
     def action_play(self) -> None:
         self.feed.playback.toggle()
         self.moved()

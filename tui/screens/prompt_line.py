@@ -58,7 +58,10 @@ def welcome_lines(monitor: MonitorScreen, width: int, height: int) -> list[Line]
     if monitor.queued is not None:
         say = [("Your prompt is decoded as soon as the models are loaded.", "text")]
     about: Line = [(f"{safe_text(target)}, draft {safe_text(draft)}: {plan_label(monitor.plan)}", "muted")]
-    said = [[("  ", "text"), *line] for line in (say, about, progress_line(monitor))]
+    lines = [say, about, progress_line(monitor)]
+    if offer := monitor.left_behind.offer():
+        lines.insert(2, offer)
+    said: list[Line] = [[("  ", "text"), *line] for line in lines]
     top = max((height - 2 - len(said)) // 2, 0)
     title = Title(number=1, name="text", note=[])
     return in_panel(title, [*([[]] * top), *said], width, height, signs)

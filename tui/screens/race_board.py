@@ -107,6 +107,11 @@ class RaceBoard(Stage):
         return "RACE"
 
     @property
+    def file(self) -> str | None:
+        """The recording's name; None for a race that is none."""
+        return None
+
+    @property
     def side_by_side(self) -> bool:
         """Whether the lanes are recordings made apart."""
         return False
@@ -137,6 +142,10 @@ class RaceBoard(Stage):
 
     def _worked_out(self) -> Race:
         return standings(self.pump.ledger, with_prefill=self.with_prefill, unlike=self.unlike)
+
+    def on_screen_resume(self) -> None:
+        """Back from a lane or a sheet."""
+        self.draw_now()
 
     def draw(self) -> None:
         self.standings = self._worked_out()

@@ -37,7 +37,7 @@ def _fields(board: RaceBoard, narrow: bool) -> list[str]:
         turn = rows[0].turn.turn
         fields.append(_how(turn.sampling, turn.max_new_tokens))
         if not narrow:
-            fields.append(_prompt(turn, board.setup.ascii))
+            fields.append(_prompt(turn, board.setup.ascii) if board.file is None else board.file)
     if lane is not None:
         lanes = [row.turn.lane for row in rows] or [each.lane for each in board.pump.ledger.lanes.values()]
         fields += [_models(lanes, narrow), _devices(lanes, narrow)]

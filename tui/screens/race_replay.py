@@ -48,15 +48,22 @@ class RaceReplayScreen(Player, RaceBoard):
         return f"REPLAY RACE {'▌▌' if not self.feed.playback.playing else '▶'}"
 
     @property
+    def file(self) -> str | None:
+        return clip(safe_text(self.feed.path.name, self.setup.ascii), 48)
+
+    @property
     def side_by_side(self) -> bool:
         return len(self.feed.paths) > 1
 
     def title_right(self, narrow: bool) -> Line:
         playback = self.feed.playback
         here = playback.here
-        at = f"{clock(here.t if here else 0)}/{clock(playback.duration_ns)} · {playback.speed.label} "
-        name = "" if narrow else f"{clip(safe_text(self.feed.path.name, self.setup.ascii), 40)} · "
-        return [(name, "text"), (at, "muted")]
+        return [
+            (
+                f"{clock(here.t if here else 0)}/{clock(playback.duration_ns)} · {playback.speed.label} ",
+                "muted",
+            )
+        ]
 
     def view(self) -> View:
         return View(
@@ -71,7 +78,8 @@ class RaceReplayScreen(Player, RaceBoard):
         super().draw_lines(places)
         if "strip" in places:
             region = places["strip"]
-            self.lines["strip"].put(self.strip.lines(region.width, region.height, tuple(self.pump.warnings)))
+            notes = tuple(self.pump.warnings)
+            self.lines["strip"].put(self.strip.lines(region.width, region.height, notes, self.alert()))
 
     def on_items(self, items: Sequence[FeedItem]) -> None:
         for item in items:

@@ -101,7 +101,8 @@ class ReplayScreen(Player, Cockpit):
         super().draw_lines(places)
         if "strip" in places:
             region = places["strip"]
-            self.lines["strip"].put(self.strip.lines(region.width, region.height, tuple(self.pump.warnings)))
+            notes = tuple(self.pump.warnings)
+            self.lines["strip"].put(self.strip.lines(region.width, region.height, notes, self.alert()))
 
     def on_items(self, items: Sequence[FeedItem]) -> None:
         for item in items:
