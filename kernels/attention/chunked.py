@@ -14,13 +14,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from specmon.kernels.stream.overlap import await_previous, let_next_start
+
 
 @triton.jit
 def attend_kernel(
     q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
     k_head, k_slot, v_head, v_slot,
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
-    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out [16, H, D] bf16; row r stands at position cursor + r and sees slots 0 … cursor + r.
 
@@ -29,6 +31,8 @@ def attend_kernel(
     G: tl.constexpr = H // HK
     RT: tl.constexpr = QT // G
     kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    let_next_start(PDL)
+    await_previous(PDL)
     cursor = tl.load(cursor_ptr)
     length = cursor + n_rows
     n_chunks = tl.cdiv(length, CHUNK)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from specmon.kernels.attention.chunked import attend_kernel
+from specmon.kernels.stream.launch import launch_options
 from specmon.kernels.stream.matmul import ROWS
 from specmon.kernels.stream.schedule import cdiv
 
@@ -37,6 +38,7 @@ class SplitAttention:
         self._part = torch.empty(columns * head_dim, device=device)
         self._peak = torch.empty(columns, device=device)
         self._mass = torch.empty(columns, device=device)
+        self._pdl = launch_options(device)
         self._counter = torch.zeros(groups, dtype=torch.int32, device=device)
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, cursor: Tensor, out: Tensor, n_rows: int) -> None:
@@ -47,4 +49,5 @@ class SplitAttention:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile,
             CHUNK=CHUNK, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, num_warps=8,
+            **self._pdl,
         )  # fmt: skip

@@ -5,15 +5,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from specmon.kernels.stream.overlap import await_previous, let_next_start
+
 
 @triton.jit
 def embed_kernel(
-    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, sumsq_ptr, n_rows, D: tl.constexpr, BN: tl.constexpr
-):
+    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, sumsq_ptr, n_rows,
+    D: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """residual[r] = table[token[r]]; h and sumsq as `residual_kernel` leaves them. Grid: one program BN columns."""
     tile = tl.program_id(0)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
+    let_next_start(PDL)
+    await_previous(PDL)
     token = tl.load(token_ptr + rr, mask=rr < n_rows, other=0)
     inside = (rr < n_rows)[None, :] & (rn < D)[:, None]
     x = tl.load(table_ptr + token[None, :].to(tl.int64) * D + rn[:, None], mask=inside, other=0.0).to(
@@ -28,10 +33,13 @@ def embed_kernel(
 
 @triton.jit
 def winner_kernel(
-    best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr, TILES_P2: tl.constexpr
-):
+    best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr,
+    TILES: tl.constexpr, TILES_P2: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """token[r] = the lowest id of the largest logit of row r over all tiles; margin[r] = largest − second largest."""
     row = tl.program_id(0)
+    let_next_start(PDL)
+    await_previous(PDL)
     rt = tl.arange(0, TILES_P2)
     inside = rt < TILES
     best = tl.load(best_ptr + rt * 16 + row, mask=inside, other=float("-inf"))

@@ -17,6 +17,12 @@ from specmon.kernels.stream.qkv import qkv_kernel
 from specmon.kernels.stream.schedule import Schedule, cdiv, power_of_two
 
 
+def launch_options(device: torch.device) -> dict[str, bool]:
+    """Programmatic dependent launch where the GPU has it (Hopper and newer)."""
+    overlaps = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
+    return {"PDL": True, "launch_pdl": True} if overlaps else {"PDL": False}
+
+
 class Stream:
     """The residual stream of up to 16 rows between two matmuls.
 
@@ -55,6 +61,7 @@ class ResidualMatmul:
     def __init__(self, weight: Tensor, bias: Tensor | None, schedule: Schedule) -> None:
         self.weight, self.bias, self.schedule = weight, bias, schedule
         self.n, self.k = weight.shape
+        self._pdl = launch_options(weight.device)
         self._scratch = _Split.of(cdiv(self.n, schedule.bn), schedule.split, schedule.bn, weight.device)
 
     def __call__(self, x: Tensor, stream: Stream, norm: Tensor, n_rows: int) -> None:
@@ -64,7 +71,7 @@ class ResidualMatmul:
             self.weight, x, self.bias if self.bias is not None else x, stream.residual, norm, stream.h,
             stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
-            BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps,
+            BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -74,13 +81,14 @@ class SwigluMatmul:
     def __init__(self, weight: Tensor, schedule: Schedule, eps: float) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
         self.n, self.k = weight.shape[0] // 2, weight.shape[1]
+        self._pdl = launch_options(weight.device)
 
     def __call__(self, stream: Stream, out: Tensor, n_rows: int) -> None:
         """Shapes: out [16, N]."""
         s = self.schedule
         swiglu_kernel[(cdiv(self.n, s.bn),)](
             self.weight, stream.h, stream.sumsq, out, n_rows, self.eps,
-            N=self.n, K=self.k, **stream.tiles, BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps,
+            N=self.n, K=self.k, **stream.tiles, BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -108,6 +116,7 @@ class QkvMatmul:
         self.weight, self.bias, self.norms, self.shape = weight, bias, norms, shape
         self.schedule, self.eps = schedule, eps
         self.n_programs = shape.n_heads + 2 * shape.n_kv_heads
+        self._pdl = launch_options(weight.device)
         self._scratch = _Split.of(self.n_programs, schedule.split, shape.head_dim, weight.device)
 
     def __call__(
@@ -131,7 +140,7 @@ class QkvMatmul:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.weight.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, **stream.tiles,
-            BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps,
+            BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -143,6 +152,7 @@ class HeadMatmul:
         self.n, self.k = weight.shape
         n_tiles, device = cdiv(self.n, schedule.bn), weight.device
         self._n_tiles = n_tiles
+        self._pdl = launch_options(device)
         self._best = torch.zeros(n_tiles, ROWS, device=device)
         self._second = torch.zeros(n_tiles, ROWS, device=device)
         self._index = torch.zeros(n_tiles, ROWS, dtype=torch.int32, device=device)
@@ -152,7 +162,13 @@ class HeadMatmul:
     def __call__(self, stream: Stream, n_rows: int, logits: Tensor | None = None) -> None:
         """Shapes: logits [16, N] fp32, written where given."""
         s = self.schedule
-        options: dict[str, Any] = {"BN": s.bn, "BK": s.bk, "STAGES": s.stages, "num_warps": s.warps}
+        options: dict[str, Any] = {
+            "BN": s.bn,
+            "BK": s.bk,
+            "STAGES": s.stages,
+            "num_warps": s.warps,
+            **self._pdl,
+        }
         head_kernel[(self._n_tiles,)](
             self.weight, stream.h, stream.sumsq, self._best, self._second, self._index,
             logits if logits is not None else self._best, n_rows, self.eps,
@@ -160,12 +176,13 @@ class HeadMatmul:
         )  # fmt: skip
         winner_kernel[(n_rows,)](
             self._best, self._second, self._index, self.tokens, self.margins,
-            TILES=self._n_tiles, TILES_P2=power_of_two(self._n_tiles),
+            TILES=self._n_tiles, TILES_P2=power_of_two(self._n_tiles), **self._pdl,
         )  # fmt: skip
 
 
 def embed(tokens: Tensor, table: Tensor, norm: Tensor, stream: Stream, n_rows: int) -> None:
     """Start the stream with rows of the embedding. Shapes: tokens [16] int64; table [V, D]; norm [D] fp32."""
     embed_kernel[(stream.n_tiles,)](
-        tokens, table, norm, stream.residual, stream.h, stream.sumsq, n_rows, D=stream.width, BN=stream.tile
-    )
+        tokens, table, norm, stream.residual, stream.h, stream.sumsq, n_rows, D=stream.width, BN=stream.tile,
+        **launch_options(tokens.device),
+    )  # fmt: skip

@@ -15,6 +15,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
+
 ROWS = 16
 
 
@@ -81,7 +83,7 @@ def row_scale(sumsq_ptr, eps, TILES: tl.constexpr, TILES_P2: tl.constexpr, D: tl
 def residual_kernel(
     w_ptr, x_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, sumsq_ptr, partial_ptr, counter_ptr, n_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """residual += x Wᵀ (+ bias); h = bf16(residual · norm); sumsq[tile] = Σ residual² over the tile's columns.
 
@@ -89,6 +91,10 @@ def residual_kernel(
     """
     tile, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, tile * BN, split * KS, K, BN, BK)
+    await_previous(PDL)
     acc = stream_tile(w_ptr, x_ptr, tile * BN, split * KS, n_rows, N, K, KS, BN, BK, STAGES)
     if SPLIT > 1:
         if not arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, BN):
@@ -112,7 +118,7 @@ def residual_kernel(
 def swiglu_kernel(
     w_ptr, h_ptr, sumsq_ptr, out_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms.
 
@@ -124,6 +130,11 @@ def swiglu_kernel(
     rk = tl.arange(0, BK)
     gate_tile = w_ptr + rn[:, None].to(tl.int64) * K + rk[None, :]
     up_tile = gate_tile + N * K
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, tile * BN, 0, K, BN, BK)
+        prefetch_rows(w_ptr, N + tile * BN, 0, K, BN, BK)
+    await_previous(PDL)
     h_tile = h_ptr + rr[:, None] * K + rk[None, :]
     gate = tl.zeros((BN, 16), tl.float32)
     up = tl.zeros((BN, 16), tl.float32)
@@ -146,13 +157,17 @@ def swiglu_kernel(
 def head_kernel(
     w_ptr, h_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr, WRITE: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The best and second-best logit of each tile of the vocabulary, and where the best is; ties go to the lower id.
 
     Shapes: w [N, K] bf16; h [16, K] bf16; best, second, index [tiles, 16]; logits [16, N] fp32 where WRITE.
     """
     tile = tl.program_id(0)
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, tile * BN, 0, K, BN, BK)
+    await_previous(PDL)
     acc = stream_tile(w_ptr, h_ptr, tile * BN, 0, n_rows, N, K, K, BN, BK, STAGES)
     acc *= row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
     rn = tile * BN + tl.arange(0, BN)

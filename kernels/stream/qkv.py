@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from specmon.kernels.stream.matmul import arrive_last, row_scale, stream_tile, sum_partials
+from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
 
 
 @triton.jit
@@ -20,13 +21,17 @@ def qkv_kernel(
     q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Row r is the token at position cursor + r; its K and V go to that slot."""
     head, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
     N: tl.constexpr = (HQ + 2 * HK) * D
     HALF: tl.constexpr = D // 2
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, head * D, split * KS, K, D, BK)
+    await_previous(PDL)
     acc = stream_tile(w_ptr, h_ptr, head * D, split * KS, n_rows, N, K, KS, D, BK, STAGES)
     if not arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D):
         return

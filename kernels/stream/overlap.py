@@ -1,0 +1,37 @@
+"""Programmatic dependent launch: a kernel starts while the one before it drains, and waits only before it reads its result.
+
+What a program can do meanwhile is fetch its first weights into the L2 cache. `PDL` is False off NVIDIA GPUs and in the
+interpreter. Source: CUDA programming guide, "Programmatic Dependent Launch"; PTX `griddepcontrol`, `prefetch`.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def prefetch_rows(w_ptr, first, k_first, K: tl.constexpr, BN: tl.constexpr, KB: tl.constexpr):
+    """Ask for KB inputs from k_first of BN weight rows from `first`, a 128-byte line each 64 bf16 values."""
+    LINE: tl.constexpr = 128 // (w_ptr.dtype.element_ty.primitive_bitwidth // 8)
+    rn = first + tl.arange(0, BN)
+    rl = k_first + tl.arange(0, KB // LINE) * LINE
+    lines = (w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :]).to(tl.uint64)
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [lines], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def let_next_start(PDL: tl.constexpr):
+    """Allow the next kernel's programs to start as soon as there is room for them."""
+    if PDL:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def await_previous(PDL: tl.constexpr):
+    """Wait until all kernels before this one are done and what they wrote can be read."""
+    if PDL:
+        gdc_wait()
