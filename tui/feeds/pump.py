@@ -20,6 +20,7 @@ class Pump:
         self.feed = feed
         self.ledger = Ledger()
         self.frozen = False
+        self.rounds = 0  # that ever came
         self.hello: Hello | None = None
         self.progress: Progress | None = None
         self.recording: Recording | None = None
@@ -49,6 +50,7 @@ class Pump:
 
     def _take(self, event: AnyEvent) -> None:
         if isinstance(event, Round):
+            self.rounds += 1
             if not event.discarded:
                 self._texts += event.text
         elif isinstance(event, Prefill | TurnEnd):

@@ -174,7 +174,7 @@ class Cockpit(Stage):
         view, places = self.view(), self.deck.places
         with self.app.batch_update():
             for name, panel in self.panels.items():
-                if name in places:
+                if name in places and (name != "text" or self.text_due()):
                     panel.show(view)
             self.draw_lines(places)
 

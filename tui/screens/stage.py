@@ -19,6 +19,7 @@ from specmon.tui.widgets.palette import Palette
 
 SAID_FOR_S = 5.0
 NUMBERS_EVERY_S = 0.25
+FAST_ROUNDS_PER_S, FAST_TEXT_EVERY_S = 100, 0.18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,26 +52,37 @@ class Stage(Screen[None]):
         self.keys = remapped(own_bindings(type(self)), setup.keys)
         self._bindings = rebound(self._bindings, self.keys)
         self._said: tuple[Line, float] | None = None
-        self._numbers_at = float("-inf")
+        self._numbers_at = self._text_at = float("-inf")
+        self._rounds = 0  # at the last draw of numbers
+        self._fast = False
 
     def on_items(self, items: Sequence[FeedItem]) -> None:
         """React to notices, and to turns that began or ended."""
 
     def tick(self, changed: bool) -> None:
-        """Draw what `changed`: text at once, figures at most four times a second."""
+        """Draw what `changed`: text at once, or five times a second when rounds are fast; figures four times a second."""
         now = self.setup.clock()
         if self._said is not None and now >= self._said[1]:
             self._said = None
             changed = True
         if now - self._numbers_at >= NUMBERS_EVERY_S:
-            self._numbers_at = now
+            self._fast = self.pump.rounds - self._rounds > FAST_ROUNDS_PER_S * NUMBERS_EVERY_S
+            self._numbers_at, self._rounds = now, self.pump.rounds
             self.draw()
-        elif changed:
+        elif changed and self.text_due():
             self.draw_text()
+
+    def text_due(self) -> bool:
+        """Whether streaming text is to be drawn now; if so, it is taken as drawn."""
+        now = self.setup.clock()
+        if self._fast and now - self._text_at < FAST_TEXT_EVERY_S:
+            return False
+        self._text_at = now
+        return True
 
     def draw_now(self) -> None:
         """Draw everything, as after a key."""
-        self._numbers_at = self.setup.clock()
+        self._numbers_at, self._text_at = self.setup.clock(), float("-inf")
         self.draw()
 
     def draw(self) -> None:
