@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
 
@@ -19,12 +20,15 @@ from specmon.core.engine.messages import (
     Refused,
     Request,
 )
+from specmon.core.events import Round, Span
 from specmon.tui.app import SpecmonApp
+from specmon.tui.screens.lane import LaneScreen
 from specmon.tui.screens.monitor import MonitorScreen
 from specmon.tui.screens.race import RaceScreen
+from specmon.tui.screens.race_sheets import DifferenceSheet
 from specmon.tui.widgets.lines import plain
 
-from .conftest import HEADER, FakeEngine, lane_event, turn_events
+from .conftest import HEADER, MS, FakeEngine, lane_event, turn_events
 from .test_monitor import decoding, press
 
 LiveApp = Callable[..., SpecmonApp]
@@ -115,6 +119,108 @@ async def test_refused_lane_ends_the_loading(live_app: LiveApp, engine: FakeEngi
         assert "No such model." in plain(screen.lines["hints"].lines[0])
         assert not engine.sent(Race)
         assert screen.phase == "over"
+
+
+async def test_number_opens_a_lane_as_a_monitor_while_the_race_goes_on(
+    live_app: LiveApp, engine: FakeEngine
+) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
+        race = await racing(pilot, engine)
+        app = pilot.app
+        assert isinstance(app, SpecmonApp)
+        await press(pilot, "3")
+        lane = app.stage
+        assert isinstance(lane, LaneScreen)
+        assert (lane.lane, len(lane.rounds)) == (2, 10)
+        await pilot.pause()
+        assert "why" in lane.deck.places
+        await press(pilot, "1")
+        assert lane.zoomed == "text"
+        engine.give(Idle(of="Race"))
+        app.tick()
+        assert race.phase == "over"
+        await press(pilot, "escape", "escape")
+        assert app.stage is race
+
+
+async def test_same_race_runs_again_with_n(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
+        race = await racing(pilot, engine)
+        await press(pilot, "N")
+        assert len(engine.sent(Race)) == 1  # the first still runs
+        engine.give(Idle(of="Race"))
+        await settle(pilot)
+        await press(pilot, "N")
+        assert len(engine.sent(Race)) == 2
+        for lane in range(3):
+            engine.give(*(msgspec.structs.replace(e, lane=lane) for e in turn_events(1, 3, start=9_000 * MS)))
+        await settle(pilot)
+        assert [s.turn.turn.turn for s in race.standings.standings] == [1, 1, 1]
+
+
+async def test_first_difference_is_shown_token_by_token(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
+        race = await settle(pilot)
+        for lane, decoder in enumerate(DECODERS):
+            engine.give(*[HEADER][lane:], lane_event(lane, decoder), Ready(lane=lane), Idle(of="Load"))
+            await settle(pilot)
+        for lane in range(3):
+            events = [msgspec.structs.replace(e, lane=lane) for e in turn_events(0, 8, end=False)]
+            if lane == 1:
+                changed = msgspec.structs.replace(
+                    events[3], bonus=777, emitted=(*events[3].emitted[:-1], 777)
+                )  # type: ignore[union-attr]
+                events[3] = changed
+            engine.give(*events)
+        await settle(pilot)
+        assert [s.verdict.output for s in race.standings.standings][1] == "differs at 8"
+        await press(pilot, "=")
+        sheet = pilot.app.screen
+        assert isinstance(sheet, DifferenceSheet)
+        rows = [plain(row) for row in sheet.sheet_lines(94)]
+        assert "Token 8 (from 0) is the first that differs" in rows[0]
+        (here,) = [row for row in rows[3:] if row.startswith("    8 ")]
+        assert "#901" in here
+        assert "≠" in here
+        assert "#777" in here
+
+
+async def test_equal_outputs_are_said_to_be_equal(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
+        race = await racing(pilot, engine)
+        await press(pilot, "=")
+        assert "B equal to 27 · C equal to 27" in plain(race.lines["hints"].lines[0])
+
+
+async def test_c_lets_the_clocks_start_with_the_prefill(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
+        race = await racing(pilot, engine)
+        apart = race.standings
+        await press(pilot, "c")
+        counted = race.standings
+        assert counted.horizon_ns == apart.horizon_ns + 41 * MS
+        row = counted.standings[0]
+        assert (row.tokens_at(41 * MS - 1), row.tokens_at(41 * MS)) == (0, 1)
+        assert row.tokens_at_horizon == apart.standings[0].tokens_at_horizon
+        assert row.verdict == apart.standings[0].verdict
+        assert "prefill counted" in plain(race.lines["fair"].lines[0])
+
+
+@pytest.mark.parametrize("size", [SIZE, (80, 24)])
+async def test_long_drain_is_said_to_make_turns_too_short(
+    live_app: LiveApp, engine: FakeEngine, size: tuple[int, int]
+) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=size) as pilot:
+        race = await racing(pilot, engine)
+        assert "too short" not in plain(race.lines["fair"].lines[0])
+        last = turn_events(0, 9, end=False)[-1]
+        assert isinstance(last, Round)
+        late = Span(1, "draft", "branch_draft", last.t1, last.t1 + 9 * MS, last.index)
+        engine.give(msgspec.structs.replace(last, lane=0, spans=(*last.spans, late)))
+        race = await settle(pilot)
+        fair = plain(race.lines["fair"].lines[0])
+        assert "urns too short" in fair
+        assert fair.rstrip().endswith("A")
 
 
 async def test_every_key_is_harmless(live_app: LiveApp, engine: FakeEngine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from specmon.core.engine.messages import Progress
 from specmon.core.errors import SpecmonError
 from specmon.core.events import AnyEvent, Header, TurnEnd
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.session.dump import dump_lines
 from specmon.core.session.writer import SessionWriter
 from specmon.tui.app import SpecmonApp
 from specmon.tui.feeds.feed import Rewound, Warned
@@ -331,3 +333,51 @@ def test_reading_says_how_far_it_is(long_file: Path) -> None:
     feed = ReplayFeed(long_file, clock=SlowClock(1.0))
     feed.start()
     assert Progress(what="reading long.session: 200 of 608 events") in feed.poll()
+
+
+async def test_filter_lists_only_the_rounds_that_meet_it(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "12")
+        await press(pilot, "/", *"a<1,ms>3", "enter")
+        await pilot.pause()
+        panel = screen.panels["rounds"]
+        rows = [plain(row) for row in panel.draw(screen.view(), 88, 14)]
+        assert "only a<1, ms>3" in rows[0]
+        assert [row.split()[1] for row in rows[2:-2] if row.strip("│ ")] == ["10", "2"]
+        await press(pilot, ",")
+        assert screen.selected == 10
+        await press(pilot, ",")
+        assert screen.selected == 2
+        await press(pilot, ",")
+        assert screen.selected == 2
+        await press(pilot, "/", *"a<x", "enter")
+        await pilot.pause()
+        assert "'a<x' is no condition" in plain(screen.lines["hints"].lines[0])
+        await press(pilot, "/", "enter")
+        await pilot.pause()
+        assert screen.filter is None
+
+
+async def test_export_saves_the_loop_as_json_lines(
+    replay_app: ReplayApp, two_turns: list[AnyEvent], tmp_path: Path
+) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "2")
+        await press(pilot, "E")
+        turn = tmp_path / "recordings" / "two.jsonl"
+        assert turn.read_text().splitlines() == list(dump_lines(two_turns[2:6]))
+        await press(pilot, "A", "]", "]", "B", "E")
+        loop = tmp_path / "recordings" / "two-2.jsonl"
+        assert loop.read_text().splitlines() == list(dump_lines(two_turns[5:8]))
+        assert str(loop) in plain(screen.lines["hints"].lines[0])
+        assert loop.stat().st_mode & 0o777 == 0o600
+
+
+async def test_copy_takes_the_selected_round_else_the_newest(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=SIZE) as pilot:
+        screen = await paused_at(pilot, "4")
+        copied: list[str] = []
+        pilot.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        await press(pilot, "y", ",", "y")
+        assert [json.loads(text)["index"] for text in copied] == [3, 2]
+        assert "round 2 copied" in plain(screen.lines["hints"].lines[0])

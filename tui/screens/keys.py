@@ -22,6 +22,7 @@ _NAMES = {
     "+": "plus",
     "=": "equals_sign",
     "?": "question_mark",
+    "/": "slash",
 }
 
 
