@@ -12,6 +12,7 @@ from specmon.core.models.fetch import embedded_model_path, is_fetched
 from specmon.core.models.gguf_file import GgufFile
 from specmon.core.models.gguf_tokenizer import tokenizer_from_gguf
 from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.random_weights import PREFIX, RandomFile
 from specmon.core.models.tokenizer import Tokenizer, tokenizer_from_folder
 
 EMBEDDED = "smollm2"
@@ -26,16 +27,21 @@ class Source:
     """A model found on this machine. `label` is what screens call it."""
 
     label: str
-    file: HfFolder | GgufFile
+    file: HfFolder | GgufFile | RandomFile
+    cache_dir: Path = Path()
 
     def tokenizer(self) -> Tokenizer:
         """Raises: SpecmonError where the model brings none that can be read."""
+        if isinstance(self.file, RandomFile):
+            return _borrowed_tokenizer(self.cache_dir)
         if isinstance(self.file, GgufFile):
             return tokenizer_from_gguf(self.file.fields, self.file.path, self.file.config.eos_ids)
         return tokenizer_from_folder(self.file.folder, self.file.config.eos_ids)
 
     def fingerprint(self) -> str:
         """16 hex digits of a SHA-256 over the weights' sizes and the first and last MiB of each file."""
+        if isinstance(self.file, RandomFile):
+            return hashlib.sha256(self.file.where.encode()).hexdigest()[:16]
         digest = hashlib.sha256()
         for path in self._weights():
             size = path.stat().st_size
@@ -49,34 +55,43 @@ class Source:
     def _weights(self) -> list[Path]:
         if isinstance(self.file, GgufFile):
             return [self.file.path]
+        assert isinstance(self.file, HfFolder)
         return sorted(self.file.folder.glob("*.safetensors"))
 
 
+def _borrowed_tokenizer(cache_dir: Path) -> Tokenizer:
+    """The embedded model's, for random weights; nothing ends a turn, since their text means nothing."""
+    whole = open_model(EMBEDDED, cache_dir).tokenizer()
+    return Tokenizer(whole.backend, template=whole.template, special=whole.special, eos_ids=())
+
+
 def open_model(name: str, cache_dir: Path) -> Source:
-    """Find the model `name`: "smollm2", a shipped drafter, a folder, a .gguf file, or a hub id.
+    """Find the model `name`: "smollm2", "random:SHAPE", a shipped drafter, a folder, a .gguf file, or a hub id.
 
     Args:
         cache_dir: the folder fetched models lie below.
     Raises: UsageError where there is no such model; SpecmonError where it cannot be read.
     """
+    if name.startswith(PREFIX):
+        return Source(name.removeprefix(PREFIX) + " (random)", RandomFile(name), cache_dir)
     if name == EMBEDDED:
         if not is_fetched(cache_dir):
             raise SpecmonError(
                 "The embedded model is not here yet.", "Fetch it: specmon models fetch smollm2"
             )
-        return Source("SmolLM2-135M", GgufFile(embedded_model_path(cache_dir)))
+        return Source("SmolLM2-135M", GgufFile(embedded_model_path(cache_dir)), cache_dir)
     shipped = DATA / name
     if re.fullmatch(r"[\w.-]+", name) and (shipped / "config.json").exists():
-        return Source(name, HfFolder(shipped))
+        return Source(name, HfFolder(shipped), cache_dir)
     path = Path(name).expanduser()
     if path.is_dir():
-        return Source(path.resolve().name, HfFolder(path))
+        return Source(path.resolve().name, HfFolder(path), cache_dir)
     if path.is_file():
         if path.suffix != ".gguf":
             raise UsageError(f"{path} is no model.", "Give a folder with safetensors or a .gguf file.")
-        return Source(path.stem, GgufFile(path))
+        return Source(path.stem, GgufFile(path), cache_dir)
     if _HUB_ID.fullmatch(name) and not name.startswith("."):
-        return Source(name.split("/")[1], HfFolder(_from_hub(name)))
+        return Source(name.split("/")[1], HfFolder(_from_hub(name)), cache_dir)
     raise UsageError(f"There is no model {name!r} here.", "Give smollm2, a folder, a .gguf file or a hub id.")
 
 

@@ -192,6 +192,10 @@ class StreamedPasses:
             features_RF=features,
         )
 
+    def queue(self, n_rows: int) -> None:
+        """Queue a pass over whatever the buffers hold and wait for nothing (benchmarks)."""
+        self._run(_Shape(n_rows=n_rows, taps=(), logits=False))
+
     def _run(self, shape: _Shape) -> None:
         if not self._graphs_on or not self._tokens.is_cuda:
             self._enqueue(shape)

@@ -1,0 +1,103 @@
+"""Models of a published shape with weights made on the spot: speed can be measured without a download.
+
+Seeded by tensor name, so that every process makes the same model; never written to disk. Their text means nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import replace
+
+import torch
+
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.models.config import ModelConfig, RopeConfig
+from specmon.core.models.tensors import Stored
+
+PREFIX = "random:"
+
+
+def _qwen2(
+    hidden: int, inner: int, layers: int, heads: int, kv_heads: int, head_dim: int, tied: bool
+) -> ModelConfig:
+    return ModelConfig(
+        family="qwen2",
+        vocab_size=152_064,
+        hidden_size=hidden,
+        intermediate_size=inner,
+        n_layers=layers,
+        n_heads=heads,
+        n_kv_heads=kv_heads,
+        head_dim=head_dim,
+        norm_eps=1e-6,
+        rope=RopeConfig(theta=1_000_000.0),
+        context_length=32_768,
+        tied_head=tied,
+        qkv_bias=True,
+    )
+
+
+SHAPES: dict[str, ModelConfig] = {
+    "qwen2.5-0.5b": _qwen2(896, 4864, 24, 14, 2, 64, tied=True),
+    "qwen2.5-7b": _qwen2(3584, 18_944, 28, 28, 4, 128, tied=False),
+    "qwen2.5-32b": _qwen2(5120, 27_648, 64, 40, 8, 128, tied=False),
+    "smollm2-135m": replace(
+        _qwen2(576, 1536, 30, 9, 3, 64, tied=True), family="llama", vocab_size=49_152, qkv_bias=False
+    ),
+}
+
+
+class RandomFile:
+    """A `TensorFile` whose tensors are drawn when read, on the current CUDA device where there is one.
+
+    Raises: UsageError for a shape that is not in SHAPES.
+    """
+
+    def __init__(self, name: str) -> None:
+        shape = name.removeprefix(PREFIX)
+        if shape not in SHAPES:
+            raise UsageError(f"There is no shape {shape!r}.", f"Choose {', '.join(SHAPES)}.")
+        self.where = name
+        self.config = SHAPES[shape]
+        self._shapes = _tensor_shapes(self.config)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._shapes)
+
+    def read(self, name: str) -> Stored:
+        if name not in self._shapes:
+            raise SpecmonError(f"{self.where} has no tensor {name}.")
+        shape = self._shapes[name]
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        generator = torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
+        data = torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)
+        if name.endswith("norm.weight"):
+            data = 1 + 0.1 * data
+        elif len(shape) == 2:  # keep activations near unit size through the layers
+            data = data * (1 / math.sqrt(shape[1]))
+        return Stored(name=name, kind="dense", data=data)
+
+
+def _tensor_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor of a Qwen2 or Llama model by its Hugging Face name."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (c.vocab_size, c.hidden_size),
+        "model.norm.weight": (c.hidden_size,),
+    }
+    if not c.tied_head:
+        shapes["lm_head.weight"] = (c.vocab_size, c.hidden_size)
+    rows = {"q": c.q_heads_dim, "k": c.kv_heads_dim, "v": c.kv_heads_dim}
+    for i in range(c.n_layers):
+        at = f"model.layers.{i}"
+        shapes[f"{at}.input_layernorm.weight"] = (c.hidden_size,)
+        shapes[f"{at}.post_attention_layernorm.weight"] = (c.hidden_size,)
+        for p, n in rows.items():
+            shapes[f"{at}.self_attn.{p}_proj.weight"] = (n, c.hidden_size)
+            if c.qkv_bias:
+                shapes[f"{at}.self_attn.{p}_proj.bias"] = (n,)
+        shapes[f"{at}.self_attn.o_proj.weight"] = (c.hidden_size, c.q_heads_dim)
+        for p in ("gate", "up"):
+            shapes[f"{at}.mlp.{p}_proj.weight"] = (c.intermediate_size, c.hidden_size)
+        shapes[f"{at}.mlp.down_proj.weight"] = (c.hidden_size, c.intermediate_size)
+    return shapes
