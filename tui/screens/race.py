@@ -68,6 +68,10 @@ class RaceScreen(RaceBoard):
         self._load(0)
 
     @property
+    def asked(self) -> Request:
+        return self.request
+
+    @property
     def waits_for(self) -> str | None:
         if self.phase != "loading":
             return None

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.geometry import Size
 
+from specmon.core.engine.messages import Request
 from specmon.core.metrics.race import Race, standings
 from specmon.core.metrics.race_tokens import difference_at
 from specmon.core.metrics.race_why import race_why
@@ -105,6 +106,11 @@ class RaceBoard(Stage):
     def state(self) -> str:
         """The word in front of the title: RACE, or REPLAY with its sign."""
         return "RACE"
+
+    @property
+    def asked(self) -> Request | None:
+        """What is raced, known before the first lane starts."""
+        return None
 
     @property
     def file(self) -> str | None:

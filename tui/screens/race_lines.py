@@ -38,6 +38,9 @@ def _fields(board: RaceBoard, narrow: bool) -> list[str]:
         fields.append(_how(turn.sampling, turn.max_new_tokens))
         if not narrow:
             fields.append(_prompt(turn, board.setup.ascii) if board.file is None else board.file)
+    elif (request := board.asked) is not None:
+        fields.append(_how(request.sampling, request.max_new_tokens))
+        fields += [] if narrow else [_quoted(request.messages[-1][1], board.setup.ascii)]
     if lane is not None:
         lanes = [row.turn.lane for row in rows] or [each.lane for each in board.pump.ledger.lanes.values()]
         fields += [_models(lanes, narrow), _devices(lanes, narrow)]
@@ -50,8 +53,12 @@ def _how(sampling: Sampling, max_new_tokens: int) -> str:
 
 
 def _prompt(turn: Turn, ascii: bool) -> str:
-    said = "" if turn.prompt is None else f' "{clip(safe_text(turn.prompt, ascii, newline=" "), 32)}"'
+    said = "" if turn.prompt is None else f" {_quoted(turn.prompt, ascii)}"
     return f"prompt {turn.prompt_tokens} tokens{said}"
+
+
+def _quoted(prompt: str, ascii: bool) -> str:
+    return f'"{clip(safe_text(prompt, ascii, newline=" "), 32)}"'
 
 
 def _models(lanes: list[Lane], narrow: bool) -> str:
@@ -105,7 +112,7 @@ def _rules(board: RaceBoard) -> str:
     if board.side_by_side:
         return f"recordings, each on its own clock from its first round on; {prefill}."
     if _narrow(board):
-        return f"clocks count own rounds, {prefill} · turns ≥ 8 rounds, 50 ms"
+        return f"own clocks, {prefill} · turns ≥ 8 rounds, 50 ms"
     return f"lanes take turns of ≥ 8 rounds and ≥ 50 ms; each clock counts only its own rounds ({prefill})."
 
 

@@ -83,9 +83,13 @@ def _round(standing: Standing, cells: int) -> Line:
     if turn.ms_per_round is None or standing.verify_ms is None:
         return [("no round yet", "muted")]
     tau = "n/a" if turn.tokens_per_round is None else f"{turn.tokens_per_round:.2f}"
-    draft = f"draft {short(standing.draft_ms)} + " if turn.lane.decoder != "ar" else ""
-    parts = f"{draft}verify {standing.verify_ms:.2f} + {short(standing.other_ms)}"
-    left: Line = [("τ ", "muted"), (tau, "text"), (f"  round {turn.ms_per_round:.2f} = {parts}", "muted")]
+    draft = f"draft {_figure(standing.draft_ms)} + " if turn.lane.decoder != "ar" else ""
+    parts = f"{draft}verify {_figure(standing.verify_ms)} + {_figure(standing.other_ms)}"
+    left: Line = [
+        ("τ ", "muted"),
+        (tau, "text"),
+        (f"  round {_figure(turn.ms_per_round)} = {parts}", "muted"),
+    ]
     if turn.branch_hit_rate is not None:
         left += [("  hit ", "muted"), (short(turn.branch_hit_rate), "hit")]
     right: Line = []
@@ -94,6 +98,13 @@ def _round(standing: Standing, cells: int) -> Line:
     if standing.bandwidths and (fraction := standing.bandwidths[0].whole_fraction) is not None:
         right.append((f" {percent(fraction)}", "text"))
     return spread(left, right, cells)
+
+
+def _figure(value: float | None) -> str:
+    """Milliseconds in three figures: ".25", "3.90", "14.2", "118"."""
+    if value is None or value < 1:
+        return short(value)
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 class RaceLanePanel(Panel):
