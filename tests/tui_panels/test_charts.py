@@ -319,12 +319,12 @@ def test_labels_of_decoder_and_devices() -> None:
 @pytest.mark.parametrize("size", WINDOW_SIZES)
 def test_ms_per_token_states_the_chosen_window(size: int) -> None:
     title = texts(render_ms_per_token(View(ledger=played(), window=size), 60, 11))[0]
-    assert f"window {size:,} tokens · W · LIVE" in title
+    assert f"window {size:,} tok · LIVE" in title
 
 
 def test_ms_per_token_says_that_the_window_fits_the_text() -> None:
     title = texts(render_ms_per_token(View(ledger=played(), window=16, window_chosen=False), 60, 11))[0]
-    assert "window auto 16 tokens" in title
+    assert "window auto 16 tok" in title
 
 
 def test_fitting_window_grows_with_the_text() -> None:

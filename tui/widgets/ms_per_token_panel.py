@@ -46,7 +46,7 @@ def render_ms_per_token(view: View, width: int, height: int) -> list[Line]:
     cells, lines = body_width(width, height), body_height(width, height)
     roomy = lines >= 6
     how = "" if view.window_chosen else "auto "
-    size = f"window {how}{view.window:,} tokens · W" if roomy else f"{how}{view.window:,} tok"
+    size = f"window {how}{view.window:,} tok" if roomy else f"{how}{view.window:,} tok"
     note: Line = [(f"{size} · {view.mode}" if roomy else size, "muted")]
     name = "ms/token over KV" if roomy else "ms/token"
     windows = _windows(view)
