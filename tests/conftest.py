@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from .tiny_models import TinyModels
+
+# Without a GPU the kernels run in Triton's interpreter, which has to be said before anything imports Triton.
+if not any(Path("/dev").glob("nvidia[0-9]*")):
+    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture(scope="session")
