@@ -27,11 +27,13 @@ class SplitAttention:
         device: torch.device,
         *,
         query_tile: int = _QUERY_TILE,
+        chunk: int = CHUNK,
+        warps: int = 8,
     ) -> None:
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
-        self.query_tile = query_tile
+        self.query_tile, self.chunk, self.warps = query_tile, chunk, warps
         self.rows_a_tile = query_tile // (n_heads // n_kv_heads)
-        self.max_chunks = cdiv(n_slots, CHUNK)
+        self.max_chunks = cdiv(n_slots, chunk)
         self.programs = min(self.max_chunks, max(1, _PROGRAMS_A_CHIP // n_kv_heads))
         groups = n_kv_heads * cdiv(ROWS, self.rows_a_tile)
         columns = groups * self.max_chunks * query_tile
@@ -48,6 +50,6 @@ class SplitAttention:
             q, k, v, cursor, out, self._part, self._peak, self._mass, self._counter, n_rows, self.head_dim**-0.5,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile,
-            CHUNK=CHUNK, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, num_warps=8,
+            CHUNK=self.chunk, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, num_warps=self.warps,
             **self._pdl,
         )  # fmt: skip

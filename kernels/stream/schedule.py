@@ -33,8 +33,8 @@ def power_of_two(n: int) -> int:
 
 #: Winners on an H200, bf16, by (op, N, K); what else was tried is in docs/benchmarks.
 _TUNED = {
-    ("qkv", 4608, 3584): Schedule(bn=128, bk=128, split=2),
-    ("o", 3584, 3584): Schedule(bn=64, bk=256, stages=5),
+    ("qkv", 4608, 3584): Schedule(bn=128, bk=128, split=7, stages=3),
+    ("o", 3584, 3584): Schedule(bn=64, bk=256, split=2, stages=3),
     ("gate_up", 18944, 3584): Schedule(bn=64, bk=128, stages=5),
     ("down", 3584, 18944): Schedule(bn=64, bk=256, split=2),
     ("head", 152064, 3584): Schedule(bn=128, bk=256, stages=3),
