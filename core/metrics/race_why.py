@@ -37,6 +37,8 @@ def _judged(row: Standing) -> bool:
 
 def _lead(first: Standing, second: Standing, unlike: tuple[str, ...]) -> str:
     verdict = compare_lanes(second.turn, first.turn, unlike)
+    if verdict.ratio is not None and round(verdict.ratio, 2) == 1.0:
+        return f"{first.letter} and {second.letter} are level"
     if verdict.ratio is not None:
         about = "~" if verdict.provisional else ""
         return f"{first.letter} beats {second.letter} by {about}{verdict.ratio:.2f}×"

@@ -42,3 +42,8 @@ def test_race_why_gives_no_ratio_across_recipes(race_stream, plan, ledger_of):
     lanes = [([plan(0)] * 20, AR), ([plan(0)] * 20, AR | {"recipe": "fp32", "verify_ns": 9_000_000})]
     said = why_of(ledger_of(race_stream(lanes)))
     assert said.text.startswith("A 4.10, B 9.10 ms/token (no ratio: different recipe)")
+
+
+def test_race_why_calls_equal_lanes_level(race_stream, plan, ledger_of):
+    said = why_of(ledger_of(race_stream([([plan(0)] * 20, AR), ([plan(0)] * 20, AR)])))
+    assert said.text.startswith("A and B are level: ")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from specmon.core.engine.death import EngineDeath
 from specmon.core.engine.messages import (
@@ -107,10 +108,8 @@ class FakeEngine:
     def send(self, command: Command) -> None:
         self.commands.append(command)
 
-    def poll(self) -> list[Event | Notice]:
-        items = list(self.inbox)
-        self.inbox.clear()
-        return items
+    def poll(self, max_items: int = 4096) -> list[Event | Notice]:
+        return [self.inbox.popleft() for _ in range(min(max_items, len(self.inbox)))]
 
     def death(self) -> EngineDeath | None:
         return self.dead
@@ -237,6 +236,36 @@ def _rounds(turn: int, t: int) -> Iterator[Round]:
         t, draft = t1, following
 
 
+def bursts() -> Iterator[AnyEvent]:
+    """Two lanes of 24 rounds that decode 8 rounds each in turns, on one clock."""
+    yield HEADER
+    yield lane_event(0, "sd")
+    yield lane_event(1, "ssd")
+    whole = [turn_events(0, 24), turn_events(0, 24)]
+    bodies = [[e for e in events if isinstance(e, Round)] for events in whole]
+    for lane, events in enumerate(whole):
+        yield from (replace(e, lane=lane) for e in events[:2])
+    now = bodies[0][0].t0
+    for burst in range(3):
+        for lane, rounds in enumerate(bodies):
+            for round_ in rounds[8 * burst : 8 * burst + 8]:
+                yield shifted(round_, now - round_.t0, lane)
+                now += round_.t1 - round_.t0
+    for lane, events in enumerate(whole):
+        yield replace(events[-1], lane=lane, t=now)
+
+
+def shifted(round_: Round, by: int, lane: int) -> Round:
+    return replace(
+        round_,
+        lane=lane,
+        t=round_.t + by,
+        t0=round_.t0 + by,
+        t1=round_.t1 + by,
+        spans=tuple(replace(s, start=s.start + by, end=s.end + by) for s in round_.spans),
+    )
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
@@ -295,3 +324,18 @@ def replay_app(two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path) -> C
 @pytest.fixture
 def recording_notice() -> Recording:
     return Recording(path="/r/x.session", seconds=4.1, bytes=300_000)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Record events under a name; `closed=False` leaves the file as a killed run does."""
+
+    def record(name: str, events: Sequence[Event], *, closed: bool = True) -> Path:
+        path = tmp_path / f"{name}.session"
+        writer = SessionWriter(path)
+        for event in events:
+            writer.write(event)
+        writer.close() if closed else writer.flush()
+        return path
+
+    return record

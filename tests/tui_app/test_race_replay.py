@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,9 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 
 from specmon.core.errors import UsageError
-from specmon.core.events import AnyEvent, Event, Round, Turn, TurnEnd
+from specmon.core.events import AnyEvent, Round, Turn, TurnEnd
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.race import standings
-from specmon.core.session.writer import SessionWriter
 from specmon.tui.app import SpecmonApp
 from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.feeds.side_by_side import SideBySideFeed
@@ -22,56 +21,11 @@ from specmon.tui.screens.race_replay import RaceReplayScreen
 from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.widgets.lines import plain
 
-from .conftest import HEADER, MS, FakeClock, lane_event, turn_events
+from .conftest import HEADER, MS, FakeClock, bursts, lane_event, turn_events
 from .test_monitor import press
 
 SIZE = (160, 48)
 Write = Callable[..., Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Record events under a name; `closed=False` leaves the file as a killed run does."""
-
-    def record(name: str, events: Sequence[Event], *, closed: bool = True) -> Path:
-        path = tmp_path / f"{name}.session"
-        writer = SessionWriter(path)
-        for event in events:
-            writer.write(event)
-        writer.close() if closed else writer.flush()
-        return path
-
-    return record
-
-
-def bursts() -> Iterator[AnyEvent]:
-    """Two lanes of 24 rounds that decode 8 rounds each in turns, on one clock."""
-    yield HEADER
-    yield lane_event(0, "sd")
-    yield lane_event(1, "ssd")
-    whole = [turn_events(0, 24), turn_events(0, 24)]
-    bodies = [[e for e in events if isinstance(e, Round)] for events in whole]
-    for lane, events in enumerate(whole):
-        yield from (replace(e, lane=lane) for e in events[:2])
-    now = bodies[0][0].t0
-    for burst in range(3):
-        for lane, rounds in enumerate(bodies):
-            for round_ in rounds[8 * burst : 8 * burst + 8]:
-                yield shifted(round_, now - round_.t0, lane)
-                now += round_.t1 - round_.t0
-    for lane, events in enumerate(whole):
-        yield replace(events[-1], lane=lane, t=now)
-
-
-def shifted(round_: Round, by: int, lane: int) -> Round:
-    return replace(
-        round_,
-        lane=lane,
-        t=round_.t + by,
-        t0=round_.t0 + by,
-        t1=round_.t1 + by,
-        spans=tuple(replace(s, start=s.start + by, end=s.end + by) for s in round_.spans),
-    )
 
 
 def chat(

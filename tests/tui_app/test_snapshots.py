@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
 from specmon.tui.app import SpecmonApp
+from specmon.tui.feeds.replay import ReplayFeed
 
-from .conftest import FakeEngine
+from .conftest import FakeClock, FakeEngine, bursts
 from .test_monitor import decoding, press
 from .test_monitor import settle as settle_monitor
+from .test_race import LANES, REQUEST, racing
+from .test_race_replay import app_of
+from .test_race_replay import settle as settle_race
 from .test_replay import paused_at
 
 SIZES = [(160, 48), (80, 24)]
@@ -49,3 +54,30 @@ def test_sheets_look(
         await pilot.pause()
 
     assert snap_compare(live_app(), terminal_size=(80, 24), run_before=run)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_race_looks(
+    snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, size: tuple[int, int]
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await racing(pilot, engine)
+
+    assert snap_compare(live_app(REQUEST, race_lanes=LANES), terminal_size=size, run_before=run)
+
+
+@pytest.fixture
+def race_file(write: Callable[..., Path]) -> Path:
+    return write("race", list(bursts()))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_recorded_race_looks(
+    snap_compare: Compare, race_file: Path, clock: FakeClock, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await settle_race(pilot)
+        await press(pilot, "space", "end")
+
+    feed = ReplayFeed(race_file, clock=clock)
+    assert snap_compare(app_of(feed, clock, tmp_path), terminal_size=size, run_before=run)

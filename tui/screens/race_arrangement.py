@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.geometry import Region
 
 from specmon.tui.screens.arrangement import MIN_HEIGHT, MIN_WIDTH, TALL, WIDE, Places
+from specmon.tui.widgets.lines import FRAMED_FROM
 
 LOW_STRIP_ROWS = 2
 
@@ -37,7 +38,7 @@ def arrange_race(width: int, height: int, lanes: int, *, strip_rows: int = 0) ->
 
 def _wide(body: Region, lanes: int) -> Places:
     chart = min(10, body.height // 4)
-    standings = lanes + 5
+    standings = max(lanes + 5, FRAMED_FROM)
     tall = body.height - chart - standings
     places: Places = {}
     for lane in range(lanes):

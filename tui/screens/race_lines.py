@@ -100,7 +100,7 @@ def fair_line(board: RaceBoard) -> Line:
     line: Line = [(" FAIR ", "title"), (_rules(board), "text")]
     if race.unlike:
         return [(" UNLIKE ", "warning"), (f"no ratio: {', '.join(race.unlike)}. ", "warning"), *line]
-    if race.wall_ns and not _narrow(board) and not board.side_by_side:
+    if race.switching_ns >= 0 and race.wall_ns and not _narrow(board) and not board.side_by_side:
         wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
         parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
         line.append((f"  Wall {wall_s:.2f} s = {parts}.", "muted"))
@@ -121,12 +121,12 @@ def _drain(race: Race, narrow: bool) -> Line:
     short = [row.letter for row in race.standings if row.turns_too_short]
     if short:
         lead = " · " if narrow else "  "
-        said = "turns too short" if narrow else f"Turns too short: drain is over {DRAIN_LIMIT:.0%}"
+        said = "turns too short" if narrow else f"Turns too short: drain is over {100 * DRAIN_LIMIT:.0f} %"
         return [(f"{lead}{said}: {', '.join(short)}", "warning")]
     drains = [row.drain_fraction for row in race.standings if row.drain_fraction is not None]
     if not narrow or not drains:
         return []
-    return [(f" · drain ≤ {max(drains):.1%}", "muted")]
+    return [(f" · drain ≤ {100 * max(drains):.1f} %", "muted")]
 
 
 def why_line(board: RaceBoard) -> Line:
