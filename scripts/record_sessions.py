@@ -31,6 +31,7 @@ from specmon.tui.commands.headless import Headless
 SESSIONS = Path(__file__).resolve().parent.parent / "sessions"
 CODE = "Write a Python function that merges two sorted lists."
 STORY = "Tell me a short story about a lighthouse keeper and a storm."
+AR_TOKENS = 48
 ATTEMPTS = 3
 MOST_BYTES = 200_000
 TELEMETRY_PERIOD_NS = 200_000_000
@@ -47,6 +48,7 @@ class Shot:
     max_new_tokens: int = 160
     cause: str | None = None
     measure_ar: bool = False
+    ar_first: bool = False  # an AR turn of the same prompt comes before, so that its step is known all along
     plant: Callable[[Events], Events] | None = None
 
 
@@ -133,9 +135,9 @@ SHOTS: dict[str, Shot] = {
         lanes=(LaneConfig(decoder="ar"),), prompt=STORY, cause="verify-bound", plant=plant_ceiling
     ),
     "causes/weak-drafter": Shot(
-        lanes=(replace(SD, draft="scripted:0.1"),), prompt=STORY, cause="weak drafter", measure_ar=True
+        lanes=(replace(SD, draft="scripted:0.1"),), prompt=STORY, cause="weak drafter", ar_first=True
     ),
-    "causes/k-too-deep": Shot(lanes=(replace(SD, draft_len=12),), cause="K too deep", measure_ar=True),
+    "causes/k-too-deep": Shot(lanes=(replace(SD, draft_len=12),), cause="K too deep", ar_first=True),
     "causes/empty-slots": Shot(lanes=(replace(SSD, fan_out=(8,)),), cause="empty slots"),
     "causes/no-overlap": Shot(lanes=(replace(SSD, devices="cpu:0"),), cause="no overlap"),
     "causes/throttling": Shot(lanes=(SD,), cause="throttling", plant=plant_throttling),
@@ -159,6 +161,9 @@ def record(shot: Shot) -> Events:
 def commands(shot: Shot) -> Iterable[Command]:
     """What the engine is asked to do, one after the other."""
     request = Request(messages=(("user", shot.prompt),), max_new_tokens=shot.max_new_tokens)
+    if shot.ar_first:
+        yield Load(config=replace(shot.lanes[0], decoder="ar"))
+        yield Generate(request=replace(request, max_new_tokens=AR_TOKENS))
     for lane, config in enumerate(shot.lanes):
         yield Load(lane=lane, config=config)
     yield Generate(request=request) if len(shot.lanes) == 1 else Race(request=request)

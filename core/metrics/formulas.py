@@ -159,11 +159,12 @@ def _favoured(lane: LaneMetrics, time: RoundTime) -> Formula:
     if not by_k:
         return Formula(name=name, expression=expression, values="", result="nothing drafted")
     best = max(by_k, key=lambda k: by_k[k])
+    at_most = "" if lane.ar_step is not None else "at most "  # rows that cost time favour a smaller one yet
     return Formula(
         name=name,
         expression=expression,
         values="",
-        result=f"K {best}; K {time.draft_len + 1}+: never drafted, not guessed",
+        result=f"{at_most}K {best}; K {time.draft_len + 1}+: never drafted, not guessed",
     )
 
 

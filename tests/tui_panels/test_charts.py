@@ -84,7 +84,7 @@ def test_shares_of_ar_have_no_draft_row() -> None:
 
 def test_shares_name_the_k_that_acceptance_favours() -> None:
     body = "\n".join(texts(render_shares(View(ledger=played()), 76, 16)))
-    assert re.search(r"K favoured \(modelled\) K \d; K 5\+: never drafted, not guessed", body)
+    assert re.search(r"K favoured \(modelled\) at most K \d; K 5\+: never drafted, not guessed", body)
 
 
 # --- bandwidth ---------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_bandwidth_names_source_and_ceiling() -> None:
 
 def test_bandwidth_detail_says_how_the_bytes_were_counted() -> None:
     body = "\n".join(texts(render_bandwidth(View(ledger=played(rounds=40)), 120, 16)))
-    assert "analytic: weights + KV read in the round, counted, ÷ time" in body
+    assert "analytic: weights + KV read, counted, ÷ time" in body
     assert re.search(r"cuda:0 [\d,.]+ GB in 40 rounds ÷ [\d,.]+ ms whole, [\d,.]+ ms busy", body)
 
 

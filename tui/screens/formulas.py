@@ -28,7 +28,8 @@ def why_lines(because: Why, width: int) -> list[Line]:
     lines: list[Line] = [[(part, "text")] for part in _wrapped(because.text, width)] + [[]]
     for formula in because.formulas:
         lines.append([(formula.name, "title"), (f" = {formula.expression}", "text")])
-        lines.append([(f"    = {formula.values} = ", "muted"), (formula.result, "accent")])
+        values = f"    = {formula.values} = " if formula.values else "    = "
+        lines.append([(values, "muted"), (formula.result, "accent")])
     return lines
 
 

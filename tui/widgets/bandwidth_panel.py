@@ -67,7 +67,7 @@ def _full(view: View, devices: list[DeviceBandwidth], cells: int, signs: Glyphs)
 
 def _how_counted(view: View, devices: list[DeviceBandwidth], cells: int) -> list[Line]:
     """What the bytes are and what they are divided by; figures where the line holds them."""
-    lines: list[Line] = [[("analytic: weights + KV read in the round, counted, ÷ time", "muted")]]
+    lines: list[Line] = [[("analytic: weights + KV read, counted, ÷ time", "muted")]]
     turn = turn_of(view)
     rounds = 0 if turn is None else min(view.last_rounds, turn.n_rounds)
     for device in devices if cells >= DETAIL_CELLS else ():

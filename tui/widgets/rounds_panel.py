@@ -195,7 +195,7 @@ COLUMNS = (
     _Column("KV", 6, 6, _kv, right=True),
     _Column("draft", 0, 0, _draft),
     _Column("bonus", 8, 5, _bonus),
-    _Column("a/K", 4, 1, _accepted),
+    _Column("a/K", 5, 1, _accepted),
     _Column("from", 7, 3, _from),
     _Column("ms", 7, 2, _ms, right=True),
     _Column("verify", 7, 7, _verify, right=True),
