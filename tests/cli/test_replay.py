@@ -211,3 +211,9 @@ def test_redact_removes_text_and_keeps_counts(cli: Cli, recording: Recording, tm
     assert "not checkable: redacted" in cli("replay", "--check", str(copy)).err
     assert cli("redact", str(original), str(copy)).code == 2
     assert cli("redact", str(original), str(copy), "--force").code == 0
+
+
+def test_shipped_recordings_are_listed_and_found_by_name(cli: Cli) -> None:
+    listed = cli("replay").out
+    assert "causes/k-too-deep" in listed
+    assert "all identities hold" in cli("replay", "--check", "causes/k-too-deep").out

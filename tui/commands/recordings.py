@@ -18,10 +18,10 @@ def shipped_dir() -> Path:
 
 
 def find_recording(name: Path) -> Path:
-    """`name` if it is there, else a shipped recording or one of the user's of that name, else `name`."""
+    """`name` if it is there, else a shipped recording or one of the user's called so, else `name`."""
     from specmon.core.paths import recordings_dir
 
-    if name.exists() or name.parent != Path():
+    if name.exists() or name.is_absolute() or ".." in name.parts:
         return name
     for folder in (shipped_dir(), recordings_dir()):
         for candidate in (folder / name, folder / f"{name}{SUFFIX}"):
@@ -37,9 +37,14 @@ def list_recordings() -> None:
 
     for title, folder in (("Shipped with specmon", shipped_dir()), ("Yours", recordings_dir())):
         write_line(f"{title} ({folder})")
-        files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+        files = (
+            sorted(folder.rglob(f"*{SUFFIX}"), key=lambda file: (len(file.parts), file))
+            if folder.is_dir()
+            else []
+        )
         for file in files:
-            write_line(f"  {file.stem:<40} {file.stat().st_size / 1e6:8.2f} MB  {describe(file)}")
+            name = file.relative_to(folder).with_suffix("").as_posix()
+            write_line(f"  {name:<40} {file.stat().st_size / 1e6:8.2f} MB  {describe(file)}")
         if not files:
             write_line("  none")
     write_line("Play one with: specmon replay NAME")
