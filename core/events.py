@@ -22,7 +22,7 @@ StopReason = Literal["eos", "length", "stop", "context", "cancelled", "error"]
 BUSY_KINDS: frozenset[str] = frozenset({"prefill", "draft", "branch_draft", "verify", "accept"})
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What every event carries: when it happened (ns), and the lane and turn it belongs to."""
 
     t: int

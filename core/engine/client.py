@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import cast
 
 from specmon.core import paths
-from specmon.core.engine.channel import ChannelError, FrameParser, frame_command, receive
+from specmon.core.engine.channel import ChannelError, FrameParser, frame_command
 from specmon.core.engine.death import EngineDeath, explain, oom_kills, wait_for_end
+from specmon.core.engine.inlet import MAX_WAITING_BYTES, Inlet
 from specmon.core.engine.messages import Command, Dropped, Hello, Notice, Shutdown
 from specmon.core.engine.refill import refill
 from specmon.core.errors import SpecmonError
@@ -40,10 +41,13 @@ class EngineClient:
     the view was slow is read back from the spool, and so is what a killed engine had spooled but not sent.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], sock: socket.socket, log: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], sock: socket.socket, log: Path, view_bytes: int
+    ) -> None:
         """Use `start`."""
         self._process = process
         self._socket = sock
+        self._inlet = Inlet(sock, view_bytes)
         self._parser = FrameParser()
         self._refill: Iterator[tuple[int, Event]] = iter(())
         self._spool: Path | None = None
@@ -63,6 +67,7 @@ class EngineClient:
         debug: bool = False,
         pin: bool = True,
         view_queue: int | None = None,
+        view_bytes: int = MAX_WAITING_BYTES,
         program: Sequence[str] = _ENGINE,
     ) -> EngineClient:
         """Start an engine; it answers with `Hello` within a fraction of a second and loads nothing yet.
@@ -72,6 +77,7 @@ class EngineClient:
             debug: the engine logs at debug level.
             pin: bind the decode thread to its core on CPU devices.
             view_queue: how many events wait for a slow view before the rest goes through the spool.
+            view_bytes: how much waits on this side before the engine's queue fills.
             program: what Python is asked to run, for tests.
         Raises: SpecmonError if no process can be started.
         """
@@ -87,7 +93,7 @@ class EngineClient:
         except OSError as error:
             raise SpecmonError(f"The engine cannot be started: {error.strerror or error}.") from error
         ours.setblocking(False)
-        return cls(process, ours, log)
+        return cls(process, ours, log, view_bytes)
 
     @property
     def pid(self) -> int:
@@ -126,7 +132,7 @@ class EngineClient:
         deadline = time.monotonic() + timeout_s
         while not (items := self.poll(max_items)) and not self._ended:
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or not _readable(self._socket, remaining):
+            if remaining <= 0 or not self._inlet.wait(remaining):
                 break
         return items
 
@@ -152,6 +158,7 @@ class EngineClient:
                 self.send(Shutdown())
             self._await_hang_up(deadline)
             self._end(deadline - time.monotonic())
+        self._inlet.close()
         self._socket.close()
 
     def _end(self, patience_s: float) -> None:
@@ -207,10 +214,12 @@ class EngineClient:
         if self._hung_up:
             self._ended = True
             return False
-        received = receive(self._socket, self._parser)
-        if received is None:
+        data = self._inlet.take()
+        if data is None:
             self._hang_up()
-        return received != 0
+            return True
+        self._parser.feed(data)
+        return bool(data)
 
     def _hang_up(self) -> None:
         """No more comes from the engine itself; what it spooled last may still be read."""
@@ -220,9 +229,9 @@ class EngineClient:
 
     def _await_hang_up(self, deadline: float) -> None:
         """Take in what the engine says last, so that it is never stuck saying it."""
-        while (received := receive(self._socket, self._parser)) is not None:
-            remaining = deadline - time.monotonic()
-            if received == 0 and (remaining <= 0 or not _readable(self._socket, remaining)):
+        while (data := self._inlet.take()) is not None:
+            self._parser.feed(data)
+            if not data and not self._inlet.wait(deadline - time.monotonic()):
                 return
 
 
@@ -237,10 +246,6 @@ def _spawn(arguments: list[str], sock: socket.socket, log: Path) -> subprocess.P
             pass_fds=[sock.fileno()],
             start_new_session=True,
         )
-
-
-def _readable(sock: socket.socket, timeout_s: float) -> bool:
-    return bool(select.select([sock], [], [], max(0.0, timeout_s))[0])
 
 
 def _writable(sock: socket.socket, timeout_s: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from specmon.tui.feeds.feed import Died, FeedItem
 
 PATIENCE_S = 20.0  #: for an engine that has a recording to close
 LOADING_PATIENCE_S = 0.5
+POLL_BUDGET_S, BATCH = 0.04, 256  #: what comes faster waits, so that keys and painting never do
 
 
 class LiveFeed:
@@ -30,11 +32,16 @@ class LiveFeed:
         self._mourned = False
 
     def poll(self) -> list[FeedItem]:
-        """What the engine sent; once it has died and said everything, one `Died`."""
+        """What the engine sent, as much as POLL_BUDGET_S allows; once it has died and said everything, one `Died`."""
         client = self._client
         if client is None:
             return []
-        items: list[FeedItem] = list(client.poll())
+        items: list[FeedItem] = []
+        stop_at = time.monotonic() + POLL_BUDGET_S
+        while more := client.poll(BATCH):
+            items += more
+            if time.monotonic() >= stop_at:
+                break
         for item in items:
             if isinstance(item, Recording):
                 self._recording = item.path
