@@ -93,22 +93,23 @@ def residual_kernel(
     KS: tl.constexpr = K // SPLIT
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, BN, BK)
+        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK)
+    rn = tile * BN + tl.arange(0, BN)
+    rr = tl.arange(0, 16)
+    inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
+    at = rr[None, :] * N + rn[:, None]
+    norm = tl.load(norm_ptr + rn, mask=rn < N, other=0.0)
     await_previous(PDL)
+    before = tl.load(residual_ptr + at, mask=inside, other=0.0)  # on its way while the weights stream
     acc = stream_tile(w_ptr, x_ptr, tile * BN, split * KS, n_rows, N, K, KS, BN, BK, STAGES)
     if SPLIT > 1:
         if not arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, BN):
             return
         acc = sum_partials(partial_ptr, tile, 0, SPLIT, BN, BN)
-    rn = tile * BN + tl.arange(0, BN)
-    rr = tl.arange(0, 16)
-    inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
     if HAS_BIAS:
         acc += tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32)[:, None]
-    at = rr[None, :] * N + rn[:, None]
-    y = tl.load(residual_ptr + at, mask=inside, other=0.0) + acc
+    y = before + acc
     tl.store(residual_ptr + at, y, mask=inside)
-    norm = tl.load(norm_ptr + rn, mask=rn < N, other=0.0)
     tl.store(h_ptr + at, (y * norm[:, None]).to(h_ptr.dtype.element_ty), mask=inside)
     y = tl.where((rn < N)[:, None], y, 0.0)
     tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
@@ -132,9 +133,10 @@ def swiglu_kernel(
     up_tile = gate_tile + N * K
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, 0, K, BN, BK)
-        prefetch_rows(w_ptr, N + tile * BN, 0, K, BN, BK)
+        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
+        prefetch_rows(w_ptr, N + tile * BN, 0, K, K, BN, BK)
     await_previous(PDL)
+    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
     h_tile = h_ptr + rr[:, None] * K + rk[None, :]
     gate = tl.zeros((BN, 16), tl.float32)
     up = tl.zeros((BN, 16), tl.float32)
@@ -146,7 +148,6 @@ def swiglu_kernel(
         w_up = tl.load(up_tile + k, mask=mask, other=0.0, eviction_policy="evict_first")
         gate = tl.dot(w_gate, h.T, gate, input_precision="ieee")
         up = tl.dot(w_up, h.T, up, input_precision="ieee")
-    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
     gate, up = gate * scale, up * scale
     y = gate / (1.0 + tl.exp(-gate)) * up
     inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
@@ -166,10 +167,10 @@ def head_kernel(
     tile = tl.program_id(0)
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, 0, K, BN, BK)
+        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
     await_previous(PDL)
-    acc = stream_tile(w_ptr, h_ptr, tile * BN, 0, n_rows, N, K, K, BN, BK, STAGES)
-    acc *= row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
+    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
+    acc = stream_tile(w_ptr, h_ptr, tile * BN, 0, n_rows, N, K, K, BN, BK, STAGES) * scale
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     if WRITE:

@@ -12,15 +12,20 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def prefetch_rows(w_ptr, first, k_first, K: tl.constexpr, BN: tl.constexpr, KB: tl.constexpr):
-    """Ask for KB inputs from k_first of BN weight rows from `first`, a 128-byte line each 64 bf16 values."""
-    LINE: tl.constexpr = 128 // (w_ptr.dtype.element_ty.primitive_bitwidth // 8)
+def prefetch_rows(
+    w_ptr, first, k_first, K: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Ask for BN weight rows from `first`, inputs k_first … : all KS of them where that is at most 128 KiB, else BK."""
+    WIDTH: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth // 8
+    LINE: tl.constexpr = 128 // WIDTH
+    REACH: tl.constexpr = KS if BN * KS * WIDTH <= 131072 else BK
     rn = first + tl.arange(0, BN)
-    rl = k_first + tl.arange(0, KB // LINE) * LINE
-    lines = (w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :]).to(tl.uint64)
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [lines], dtype=tl.int32, is_pure=False, pack=1
-    )
+    for k in tl.static_range(0, REACH, BK):
+        rl = k_first + k + tl.arange(0, BK // LINE) * LINE
+        lines = (w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :]).to(tl.uint64)
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [lines], dtype=tl.int32, is_pure=False, pack=1
+        )
 
 
 @triton.jit

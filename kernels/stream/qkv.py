@@ -30,12 +30,12 @@ def qkv_kernel(
     HALF: tl.constexpr = D // 2
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, head * D, split * KS, K, D, BK)
+        prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK)
     await_previous(PDL)
+    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
     acc = stream_tile(w_ptr, h_ptr, head * D, split * KS, n_rows, N, K, KS, D, BK, STAGES)
     if not arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D):
         return
-    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
     low = sum_partials(partial_ptr, head, 0, SPLIT, D, HALF) * scale
     high = sum_partials(partial_ptr, head, HALF, SPLIT, D, HALF) * scale
     rh = tl.arange(0, HALF)
