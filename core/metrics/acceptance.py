@@ -50,14 +50,19 @@ def drafted_len(round_: Round) -> int:
 
 
 def tree_depth(parents: tuple[int, ...]) -> int:
-    """Depth of the deepest node, the root's children being at depth 1.
+    """Depth of the deepest node, the root's children being at depth 1."""
+    return max(node_depths(parents), default=0)
+
+
+def node_depths(parents: tuple[int, ...]) -> list[int]:
+    """Each node's depth, 1 for the root's children.
 
     A file may hold anything: a parent that does not come before its node counts as the root (-1).
     """
     depths: list[int] = []
     for node, parent in enumerate(parents):
         depths.append(depths[parent] + 1 if 0 <= parent < node else 1)
-    return max(depths, default=0)
+    return depths
 
 
 def kept_len(round_: Round) -> int:

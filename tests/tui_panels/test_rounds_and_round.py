@@ -186,5 +186,18 @@ def test_round_panel_judges_a_tree_by_its_path() -> None:
         accepted_len=2,
         draft_probs=(),
     )
-    draft = texts(render_round(View(ledger=fed(tree)), 84, 12))[1]
-    assert [draft[draft.index(f" {n} ") + 3] for n in (1, 2, 3, 4)] == ["✗", "✓", "✓", "–"]
+    _, first, second, *_ = texts(render_round(View(ledger=fed(tree)), 84, 12))
+    assert first.startswith("│ depth 1 ")
+    assert [first[first.index(f" {n} ") + 3] for n in (1, 2)] == ["✗", "✓"]
+    assert [second[second.index(f" {n} ") + 3] for n in (3, 4)] == ["✓", "–"]
+    assert second.count("after 2") == second.count("after 1") == 1
+
+
+def test_round_panel_with_room_gives_its_spans_as_a_table() -> None:
+    body = texts(render_round(View(ledger=fed(played()), selected=1), 110, 40))
+    head = next(i for i, line in enumerate(body) if "took" in line)
+    assert [line.split()[1:6] for line in body[head + 1 : head + 3]] == [
+        ["verify", "cuda:0", "0", "3,900", "3,900"],
+        ["branch_draft", "cuda:1", "0", "1,890", "1,890"],
+    ]
+    assert "host launches 3" in body[head + 6]

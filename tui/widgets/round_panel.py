@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from specmon.core.events import Branch, Round, Span
+from specmon.core.events import Branch, Round
+from specmon.core.metrics.acceptance import node_depths
 from specmon.core.metrics.spans import overlap, verify_ns
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
@@ -27,13 +28,14 @@ from specmon.tui.widgets.lines import (
     line_width,
 )
 from specmon.tui.widgets.moment import focus_of, turn_of
-from specmon.tui.widgets.numbers import count, ms, short, us
+from specmon.tui.widgets.numbers import count, ms, short
 from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.round_spans import LABEL, span_lines, span_table
 
 FRAMED_FROM = 8
 REFRESH_NS = 250_000_000  # figures change at most four times a second
 PACE_ROUNDS = 16
-LABEL = 8  # cells of the words at the left
+TABLE_FROM, TABLE_CELLS = 20, 76  # lines and cells from which the spans are a table
 
 
 def render_round(view: View, width: int, height: int) -> list[Line]:
@@ -104,7 +106,8 @@ def _short(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs, cells: i
 def _full(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: int, lines: int) -> list[Line]:
     round_ = turn.rounds[position]
     draft = _draft(view, turn, position, signs, cells)
-    spans = _spans(turn, round_, signs, cells)
+    roomy = lines >= TABLE_FROM and cells >= TABLE_CELLS
+    spans = span_table(turn, round_) if roomy else span_lines(turn, round_, signs, cells)
     head = [*draft, _outcome_line(view, turn, position, signs, cells)]
     room = lines - len(head) - 1
     branches = _branches(view, round_, signs, max(room - min(len(spans), max(room // 3, 1)), 1))
@@ -120,6 +123,8 @@ def _draft(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: i
     round_ = turn.rounds[position]
     if not round_.draft:
         return [[*_label("draft"), ("none: the target decoded one token", "muted")]]
+    if round_.parents is not None:
+        return _tree(view, round_, signs, cells)
     rows: list[Line] = [_label("draft")]
     for node, token in enumerate(round_.draft):
         judged = verdict(round_, node)
@@ -132,6 +137,24 @@ def _draft(view: View, turn: TurnMetrics, position: int, signs: Glyphs, cells: i
     source: Line = [("from ", "muted"), origin_segment(turn.origin(position), signs)]
     if line_width(rows[-1]) + line_width(source) <= cells:
         rows[-1] += source
+    return rows
+
+
+def _tree(view: View, round_: Round, signs: Glyphs, cells: int) -> list[Line]:
+    """A drafted tree, one depth after the other: each node with its verdict, and the node it continues."""
+    depths = node_depths(round_.parents or ())
+    rows: list[Line] = []
+    for depth in range(1, max(depths, default=0) + 1):
+        rows.append(_label(f"depth {depth}"))
+        for node in (node for node, its_depth in enumerate(depths) if its_depth == depth):
+            parent = (round_.parents or ())[node]
+            judged = verdict(round_, node)
+            text = f"{verdict_sign(judged, signs)}{quoted(view.ledger, round_.draft[node], signs, 12)}"
+            follows = f" after {parent + 1}" if parent >= 0 else ""
+            field: Line = [(f"{node + 1} ", "muted"), (text, VERDICT_ROLE[judged]), (f"{follows}  ", "muted")]
+            if line_width(rows[-1]) + line_width(field) > cells:
+                rows.append(_label(""))
+            rows[-1] += field
     return rows
 
 
@@ -221,36 +244,6 @@ def _branches(view: View, round_: Round, signs: Glyphs, lines: int) -> list[Line
         late = "   not finished in time" if branch.ready_at is None else ""
         rows.append([("  ", "text"), *_branch(view, branch, signs, hit=False), (late, "miss")])
     return rows
-
-
-def _spans(turn: TurnMetrics, round_: Round, signs: Glyphs, cells: int) -> list[Line]:
-    """When each span began and how long it took, in µs from the round's start."""
-    rows: list[Line] = [_label("µs")]
-    for number, span in enumerate(sorted(round_.spans, key=lambda span: (span.start, span.device))):
-        field: Line = [(f" {signs.bar} ", "border")] if number else []
-        field += _span(turn, round_, span)
-        if line_width(rows[-1]) + line_width(field) > cells:
-            rows.append(_label(""))
-            field = _span(turn, round_, span)
-        rows[-1] += field
-    if round_.host_launches is not None:
-        rows[-1].append((f"   host launches {round_.host_launches}", "muted"))
-    return rows
-
-
-def _span(turn: TurnMetrics, round_: Round, span: Span) -> Line:
-    device = (
-        turn.lane.devices[span.device] if span.device < len(turn.lane.devices) else f"device {span.device}"
-    )
-    line: Line = [
-        (f"{us(span.start - round_.t0)} ", "muted"),
-        (span.kind, span.kind if span.kind in SPAN_ROLES else "text"),
-    ]
-    line.append((f" {us(span.end - span.start)}", "text"))
-    return [*line, (f" on {device}", "muted")] if span.device else line
-
-
-SPAN_ROLES = frozenset({"draft", "branch_draft", "verify", "accept", "handoff", "wait"})
 
 
 class RoundPanel(Panel):
