@@ -204,6 +204,14 @@ def parse_size(text: str) -> tuple[int, int]:
 
 def on_terminal() -> bool:
     """Whether the monitor can be shown: it draws on stderr and reads keys from stdin, or a browser does both."""
-    return "TEXTUAL_DRIVER" in os.environ or all(
-        stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
-    )
+    return in_browser() or all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def in_browser() -> bool:
+    """Whether `specmon serve`, or `textual serve`, runs this and speaks for a browser on stdin and stdout."""
+    return "TEXTUAL_DRIVER" in os.environ
+
+
+def keys_on_stdin() -> bool:
+    """Whether stdin brings keys, not a prompt."""
+    return in_browser() or sys.stdin.isatty()

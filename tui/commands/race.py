@@ -67,7 +67,7 @@ def race(
         for decoder, lane_draft_len in parse_lanes(lanes, draft_len)
     ]
     options.check_record(record, force)
-    text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=sys.stdin.isatty())
+    text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=options.keys_on_stdin())
     wanted = options.request(
         text,
         max_new_tokens=max_new_tokens,

@@ -62,7 +62,7 @@ def run(
     if once and (plain or json):
         raise UsageError("--once, --plain and --json exclude each other.")
     screen = options.on_terminal() and not (plain or json or once)
-    text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=sys.stdin.isatty())
+    text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=options.keys_on_stdin())
     if text is None and not screen:
         raise UsageError("There is no prompt.", "Give it with -p, --prompt-file or on stdin.")
     wanted = options.request(

@@ -14,7 +14,9 @@ import typer
 from specmon.core import paths
 from specmon.core.errors import UsageError
 from specmon.tui.commands.config import Config, read_config
+from specmon.tui.commands.options import in_browser
 from specmon.tui.commands.output import write_line
+from specmon.tui.commands.serve import NO_PASSWORD
 
 if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
@@ -80,7 +82,7 @@ def look(theme: str | None, ascii: bool, no_mouse: bool, once: tuple[int, int] |
         mouse=not no_mouse,
         refresh_hz=hz,
         keys=config.keys,
-        notes=replace(config, unknown=config.unknown + unknown).notes,
+        notes=(*replace(config, unknown=config.unknown + unknown).notes, *[NO_PASSWORD] * in_browser()),
         once=once,
     )
 
