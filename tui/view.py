@@ -22,6 +22,7 @@ class ReplayStatus:
     t: int
     t_end: int
     speed: float
+    turn: int = 0  # in the whole file, from 1
     round: int = 0  # of the turn, from 1; 0 before its first
     rounds: int = 0  # rounds of the turn in the whole file
     left_out: int = 0  # rounds of the turn before those its figures are of

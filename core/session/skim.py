@@ -17,14 +17,11 @@ from specmon.core.session.codec import decode
 
 #: Kinds that are many and mark no place.
 _PASSED_OVER = tuple(f'{{"type":"{kind}",'.encode() for kind in ("Telemetry", "Sample", "Log", "Snapshot"))
-#: A miss in a round's line: `hit` is null before it. In a string the quotes would be escaped.
-_MISSES = tuple((b"null,", reason, b",") for reason in (b'"rank"', b'"late"', b'"none"'))
-#: `discarded` ends the line; a string holds no newline.
-_DISCARDED = (b",", b"true", b"]\n")
-
-_Sign = tuple[
-    bytes, bytes, bytes
-]  # what to look for, rare enough to be found fast, and what must stand around it
+#: Why a round missed, in its line: `hit` is null before it. In a string the quotes would be escaped.
+_REASONS = (b'"rank"', b'"late"', b'"none"')
+_BEFORE_REASON = b"null,"
+#: `discarded` is a round's last field, and the only one that ends like this.
+_DISCARDED = b",true]"
 
 
 class _Lead(msgspec.Struct, array_like=True, tag="Round", gc=False):
@@ -77,8 +74,8 @@ def skim(raw: bytes, *, misses: bool = True) -> Skim:
         turns=[lead.turn for lead in leads],
         t1=_ends(leads),
         ns=[lead.t1 for lead in leads],
-        missed=_rounds_with(_MISSES, raw, lines, numbers) if misses else [],
-        discarded=_rounds_with((_DISCARDED,), raw, lines, numbers),
+        missed=_missed(raw, lines, numbers) if misses else [],
+        discarded=[place for place, n in enumerate(numbers) if lines[n].endswith(_DISCARDED)],
         others=others,
         bad_lines=bad_lines,
     )
@@ -127,9 +124,9 @@ def _ends(leads: list[_Lead]) -> list[int]:
     return ends
 
 
-def _rounds_with(signs: Sequence[_Sign], raw: bytes, lines: list[bytes], numbers: Sequence[int]) -> list[int]:
-    """Places of the rounds whose lines hold one of `signs`."""
-    found = sorted(at for sign in signs for at in _find(raw, sign))
+def _missed(raw: bytes, lines: list[bytes], numbers: Sequence[int]) -> list[int]:
+    """Places of the rounds that name a reason why they missed."""
+    found = [at for reason in _REASONS for at in _find(raw, reason)]
     if not found:
         return []
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
@@ -138,10 +135,9 @@ def _rounds_with(signs: Sequence[_Sign], raw: bytes, lines: list[bytes], numbers
     return sorted(place_of[number] for number in hits if number in place_of)
 
 
-def _find(raw: bytes, sign: _Sign) -> Iterator[int]:
-    before, middle, after = sign
-    at = raw.find(middle)
+def _find(raw: bytes, reason: bytes) -> Iterator[int]:
+    at = raw.find(reason)
     while at >= 0:
-        if raw.startswith(after, at + len(middle)) and raw.endswith(before, 0, at):
+        if raw.endswith(_BEFORE_REASON, 0, at):
             yield at
-        at = raw.find(middle, at + len(middle))
+        at = raw.find(reason, at + len(reason))

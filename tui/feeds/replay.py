@@ -17,6 +17,7 @@ from specmon.tui.feeds.playback import Playback
 
 READ_BUDGET_S = 0.03  #: how long one poll may read ahead
 SEARCHED_ROUNDS = 50_000  #: a search that must read the rounds gives up then, after about half a second
+PROMPTS = 20  #: turns too far back to be read whose prompt alone is shown
 OPENING_FRAMES = 100  #: skimmed at once, to see whether the recording is of a race
 LEAD_ROUNDS = 2_000  #: rounds read before the place one goes to, at most
 
@@ -157,7 +158,7 @@ class ReplayFeed:
         begin, left_out = self.playback.first_event(LEAD_ROUNDS)
         if visible < self._shown or begin > self._shown:
             items.append(Rewound())
-            items += [event for number, event in stops.context if number < begin]
+            items += stops.context_of(begin, PROMPTS)
             self._shown, self.left_out = begin, left_out
         items += self.events(self._shown, visible)
         self._shown = visible

@@ -8,9 +8,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from heapq import merge
+from operator import sub
 
 from specmon.core.events import (
-    ClockSync,
     Event,
     Header,
     Lane,
@@ -26,7 +27,7 @@ from specmon.core.session.skim import Skim
 FOLD_NS = 2_000_000_000  #: a longer silence is played as one of this length
 
 #: What later events need to be understood, wherever one begins to read.
-_CONTEXT = (Header, Lane, Vocabulary, Turn, Marker, ClockSync)
+_CONTEXT = (Header, Lane, Vocabulary, Marker)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Stops:
 
     `turns` holds, for every turn, the stop it starts with and the number of its first event. `misses` and
     `folds` are stops: rounds whose outcome had no branch, and those after a silence that is played shorter.
-    `context` holds, by number, the events that what follows cannot be read without.
+    `openings` holds, by number, every turn's first event, `context` what later events cannot be read without.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,7 @@ class Stops:
         self.decoders: dict[tuple[int, int], tuple[str, int]] = {}  # (lane, turn): decoder and draft_len
         self.lanes: dict[int, Lane] = {}
         self.context: list[tuple[int, Event]] = []
+        self.openings: list[tuple[int, Turn]] = []
         self.ended: dict[int, set[int]] = {}  # by turn: lanes whose turn came to its end
         self.last: dict[tuple[int, int], int] = {}  # (lane, turn): its newest stop
         self._numbers = array("q")  # of the events the stops are behind
@@ -66,7 +68,7 @@ class Stops:
         self._lane = array("q")
         self._turn = array("q")
         self._prefills: list[int] = []
-        self._openings: list[int] = []  # numbers of events that belong to no stop before them
+        self._breaks: list[int] = []  # numbers of events that belong to no stop before them
         self._opened: tuple[int, int] | None = None  # turn number, and number of its first event
 
     def __len__(self) -> int:
@@ -85,8 +87,8 @@ class Stops:
     def visible(self, stop: int) -> int:
         """How many leading events are visible at a stop."""
         end = self._numbers[stop + 1] if stop + 1 < len(self._numbers) else self.n_events
-        opening = bisect_right(self._openings, self._numbers[stop])
-        return min(end, self._openings[opening]) if opening < len(self._openings) else end
+        later = bisect_right(self._breaks, self._numbers[stop])
+        return min(end, self._breaks[later]) if later < len(self._breaks) else end
 
     def number(self, stop: int) -> int:
         """The number of the event a stop is behind."""
@@ -126,6 +128,12 @@ class Stops:
         """Whether the silence before this stop is played shorter than it was."""
         at = bisect_left(self.folds, stop)
         return at < len(self.folds) and self.folds[at] == stop
+
+    def context_of(self, number: int, turns: int) -> list[Event]:
+        """What must be read before the events from `number` on: with it the last `turns` turns' first events."""
+        earlier = self.openings[: bisect_left(self.openings, number, key=lambda opening: opening[0])]
+        context = [pair for pair in self.context if pair[0] < number]
+        return [event for _, event in merge(context, earlier[-turns:], key=lambda pair: pair[0])]
 
     # --- adding ---------------------------------------------------------------------------------------------
 
@@ -175,18 +183,22 @@ class Stops:
         self, numbers: list[int], t: list[int], ns: list[int], lanes: list[int], turns: list[int]
     ) -> None:
         first = len(self)
-        self.last.update(zip(zip(lanes, turns, strict=True), range(first, first + len(lanes)), strict=True))
-        before = self._t[-1] if first else t[0]
-        self.folds += [
-            first + i
-            for i, (earlier, later) in enumerate(zip([before, *t], t, strict=False))
-            if later - earlier > FOLD_NS
-        ]
+        self._learn_last(first, lanes, turns)
+        gaps = list(map(sub, t, [self._t[-1] if first else t[0], *t]))
+        if max(gaps) > FOLD_NS:
+            self.folds += [first + place for place, gap in enumerate(gaps) if gap > FOLD_NS]
         new = [array("q", values) for values in (numbers, t, ns, lanes, turns)]
         for column, values in zip(
             (self._numbers, self._t, self._ns, self._lane, self._turn), new, strict=True
         ):
             column.extend(values)
+
+    def _learn_last(self, first: int, lanes: list[int], turns: list[int]) -> None:
+        count = len(lanes)
+        if lanes.count(lanes[0]) == count and turns.count(turns[0]) == count:
+            self.last[lanes[0], turns[0]] = first + count - 1
+        else:
+            self.last.update(zip(zip(lanes, turns, strict=True), range(first, first + count), strict=True))
 
     def _add_other(self, number: int, event: Event) -> None:
         if isinstance(event, _CONTEXT):
@@ -194,7 +206,7 @@ class Stops:
         if isinstance(event, Prefill):
             self._add_prefill(number, event)
         elif isinstance(event, Turn | Lane | Vocabulary):
-            self._openings.append(number)
+            self._breaks.append(number)
             self._learn(number, event)
         elif isinstance(event, Marker):
             self.markers.append(event)
@@ -205,6 +217,7 @@ class Stops:
         if isinstance(event, Lane):
             self.lanes[event.lane] = event
         elif isinstance(event, Turn):
+            self.openings.append((number, event))
             lane = self.lanes.get(event.lane)
             self.decoders[event.lane, event.turn] = (lane.decoder if lane else "", event.draft_len)
             if self._opened is None or self._opened[0] != event.turn:

@@ -68,7 +68,7 @@ class ReplayScreen(Player, Cockpit):
         return Chrome((("status", 1), ("strip", 3)), prompt_rows=0)
 
     def view(self) -> View:
-        _, turns, round_, rounds = self.playback.place()
+        turn, turns, round_, rounds = self.playback.place()
         here = self.playback.here
         speed = self.playback.speed
         return View(
@@ -90,6 +90,7 @@ class ReplayScreen(Player, Cockpit):
                 t_end=self.playback.duration_ns,
                 speed=speed.value,
                 real_time=speed.unit == "time",
+                turn=turn,
                 round=round_,
                 rounds=rounds,
                 left_out=self.feed.left_out,

@@ -115,13 +115,14 @@ def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Fie
     if lane is not None:
         target, devices = lane.lane.target, " + ".join(lane.lane.devices)
         models: Line = [(safe_text(target, signs.ascii), "text"), (f" {safe_text(devices)}", "muted")]
-        number = f"turn {view.turn + 1}/{max(replay.turns, view.turn + 1)} "
+        here = replay.turn or view.turn + 1
+        number = f"turn {here:,}/{max(replay.turns, here):,} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)
         fields += [_Field(8, models), _Field(2, [(number, "muted"), (label, "text")])]
     fields.append(_Field(4, [(_clock(replay.t), "title"), (f"/{_clock(replay.t_end)}", "muted")]))
     if turn is not None:
-        here = replay.round or turn.n_rounds
-        rounds = f"{here:,}/{max(replay.rounds, here):,}"
+        so_far = replay.round or turn.n_rounds
+        rounds = f"{so_far:,}/{max(replay.rounds, so_far):,}"
         fields.append(_Field(1, [("round ", "muted"), (rounds, "text")]))
     speed = f"{replay.speed:g}{signs.times} real time" if replay.real_time else f"{replay.speed:g} rounds/s"
     return [*fields, _Field(5, [(speed, "muted")])]
