@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from specmon.core.events import AnyEvent, Round, TurnEnd
@@ -188,9 +190,9 @@ def test_round_panel_judges_a_tree_by_its_path() -> None:
     )
     _, first, second, *_ = texts(render_round(View(ledger=fed(tree)), 84, 12))
     assert first.startswith("│ depth 1 ")
-    assert [first[first.index(f" {n} ") + 3] for n in (1, 2)] == ["✗", "✓"]
-    assert [second[second.index(f" {n} ") + 3] for n in (3, 4)] == ["✓", "–"]
-    assert second.count("after 2") == second.count("after 1") == 1
+    assert re.findall(r"\d (.)'", first) == ["✗", "✓"]
+    assert re.findall(r"\d (.)'", second) == ["✓", "–"]
+    assert second.index("after 2") < second.index("after 1")
 
 
 def test_round_panel_with_room_gives_its_spans_as_a_table() -> None:
