@@ -140,7 +140,9 @@ class SpecmonApp(App[None]):
             self.exit(return_code=error.exit_code, message=str(error))
             return
         if isinstance(self.feed, ReplayFeed) and self.feed.is_race:
-            self.switch_screen(RaceReplayScreen(self.setup, self.feed, len(self.feed.playback.stops.lanes)))
+            self.switch_screen(
+                RaceReplayScreen(self.setup, self.feed, self.feed.playback.stops.lanes_at_start)
+            )
         stage = self.stage
         if isinstance(stage, MonitorScreen):
             if self._race_lanes and self._start.request is not None:

@@ -215,7 +215,8 @@ def record(docs: Path, results: dict[str, Any], here: Provenance, rounds: int) -
     docs.mkdir(parents=True, exist_ok=True)
     (docs / f"{name}.json").write_text(json.dumps({"rounds": rounds, "results": results}, indent=2) + "\n")
     rows = "\n".join(
-        f"| {kind} | {r['file_mb']:.1f} | {r['open_s']['median']:.2f} | {r['open_s']['worst']:.2f} | {r['open_s']['cpu_median']:.2f} "
+        f"| {kind} | {r['file_mb']:.1f} | {r['open_s']['median']:.2f} | {r['open_s']['worst']:.2f} "
+        f"| {r['open_s']['cpu_median']:.2f} "
         f"| {r['seek_ms']['median']:.0f} | {r['seek_ms']['p95']:.0f} | {r['seek_ms']['worst']:.0f} "
         f"| {r['peak_rss_mb']:.0f} |"
         for kind, r in results.items()

@@ -217,3 +217,19 @@ def test_shipped_recordings_are_listed_and_found_by_name(cli: Cli) -> None:
     listed = cli("replay").out
     assert "causes/k-too-deep" in listed
     assert "all identities hold" in cli("replay", "--check", "causes/k-too-deep").out
+
+
+def test_recordings_side_by_side_are_drawn_as_a_race(cli: Cli, recording: Recording) -> None:
+    path = recording()
+    code, out, _ = cli("replay", "--once", "--size", "100x30", str(path), str(path))
+    assert code == 0
+    assert "REPLAY RACE" in out
+    assert "OUTPUT B equal" in out
+
+
+@pytest.mark.parametrize("option", ["--json", "--plain", "--dump", "--check", "--follow"])
+def test_several_recordings_are_only_shown(cli: Cli, recording: Recording, option: str) -> None:
+    path = str(recording())
+    code, _, err = cli("replay", option, path, path)
+    assert code == 2
+    assert "side by side" in err

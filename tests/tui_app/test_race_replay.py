@@ -186,3 +186,29 @@ def test_first_turn_of_a_chat_is_what_is_raced(write: Write, clock: FakeClock) -
     assert [sum(r.lane == lane for r in rounds) for lane in (0, 1)] == [4, 3]
     ends = [e for e in feed.events(0, 10**6) if isinstance(e, TurnEnd)]
     assert len(ends) == 2
+
+
+async def test_race_in_a_chat_is_seen_as_one_with_upper_r(
+    write: Callable[..., Path], clock: FakeClock, tmp_path: Path
+) -> None:
+    race = [replace(e, turn=1) for e in bursts() if isinstance(e, Round | Turn | TurnEnd)]
+    late = [replace(e, t=e.t + 9_000 * MS) if not isinstance(e, Round) else e for e in race]
+    events = [*chat(4), lane_event(1, "sd"), *late]
+    feed = ReplayFeed(write("mixed", events), clock=clock)
+    async with app_of(feed, clock, tmp_path).run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app = pilot.app
+        assert isinstance(app, SpecmonApp)
+        app.tick()
+        screen = app.stage
+        assert isinstance(screen, ReplayScreen)
+        await press(pilot, "space", "home", "R")
+        assert "one lane" in plain(screen.lines["hints"].lines[0])
+        await press(pilot, "end", "R")
+        await pilot.pause()
+        board = app.stage
+        assert isinstance(board, RaceReplayScreen)
+        board.draw_now()
+        assert [s.turn.n_rounds for s in board.standings.standings] == [24, 24]
+        await press(pilot, "escape")
+        assert app.stage is screen

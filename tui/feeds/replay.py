@@ -64,7 +64,7 @@ class ReplayFeed:
     @property
     def is_race(self) -> bool:
         """Whether several lanes were made ready before anything was decoded."""
-        return len(self.playback.stops.lanes) > 1
+        return self.playback.stops.lanes_at_start > 1
 
     def poll(self) -> list[FeedItem]:
         """The events that became visible since the last call."""

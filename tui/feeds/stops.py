@@ -58,6 +58,7 @@ class Stops:
         self.markers: list[Marker] = []
         self.decoders: dict[tuple[int, int], tuple[str, int]] = {}  # (lane, turn): decoder and draft_len
         self.lanes: dict[int, Lane] = {}
+        self.lanes_at_start = 0  # lanes that were ready before anything was decoded
         self.context: list[tuple[int, Event]] = []
         self.openings: list[tuple[int, Turn]] = []
         self.ended: dict[int, set[int]] = {}  # by turn: lanes whose turn came to its end
@@ -217,6 +218,7 @@ class Stops:
         if isinstance(event, Lane):
             self.lanes[event.lane] = event
         elif isinstance(event, Turn):
+            self.lanes_at_start = self.lanes_at_start or len(self.lanes)
             self.openings.append((number, event))
             lane = self.lanes.get(event.lane)
             self.decoders[event.lane, event.turn] = (lane.decoder if lane else "", event.draft_len)

@@ -41,6 +41,7 @@ class ReplayScreen(Player, Cockpit):
         *PLACE_KEYS,
         *ZOOM_KEYS,
         *SELECT_KEYS,
+        key("R", "race", "race", "this turn's lanes as a race", section="Replay"),
         key("y", "copy", "copy", "copy the round as JSON to the clipboard", section="Replay", hint=True),
         *VIEW_KEYS,
         *LAST_KEYS,
@@ -129,6 +130,16 @@ class ReplayScreen(Player, Cockpit):
             self.dismiss(None)
         else:
             super().action_back()
+
+    def action_race(self) -> None:
+        from specmon.tui.screens.race_replay import RaceReplayScreen  # which opens lanes on this screen
+
+        stops, here = self.playback.stops, self.playback.here
+        lanes = [lane for lane, turn in stops.decoders if here is not None and turn == here.turn]
+        if self._leaves or len(lanes) < 2:
+            self.say("this turn has one lane" if len(lanes) < 2 else "Esc goes back to the race")
+        else:
+            self.app.push_screen(RaceReplayScreen(self.setup, self.feed, len(lanes), leaves=True))
 
     # --- moving ---------------------------------------------------------------------------------------------
 
