@@ -20,10 +20,11 @@ from .test_race_replay import settle as settle_race
 from .test_replay import paused_at
 
 SIZES = [(160, 48), (80, 24)]
+ALL_SIZES = [*SIZES, (100, 30), (240, 60)]
 Compare = Callable[..., bool]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", ALL_SIZES, ids=str)
 def test_monitor_looks(
     snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, size: tuple[int, int]
 ) -> None:
@@ -81,3 +82,58 @@ def test_recorded_race_looks(
 
     feed = ReplayFeed(race_file, clock=clock)
     assert snap_compare(app_of(feed, clock, tmp_path), terminal_size=size, run_before=run)
+
+
+@pytest.mark.parametrize("theme", ["specmon-light", "paper", "high-contrast", "colour-blind", "ansi"])
+def test_themes_look(
+    snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, theme: str
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await decoding(pilot, engine, rounds=40)
+        await settle_monitor(pilot)
+
+    assert snap_compare(live_app(theme=theme), terminal_size=(80, 24), run_before=run)
+
+
+def test_ascii_looks(snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await decoding(pilot, engine, rounds=40)
+        await settle_monitor(pilot)
+
+    assert snap_compare(live_app(ascii=True), terminal_size=(160, 48), run_before=run)
+
+
+def test_no_color_looks(
+    snap_compare: Compare,
+    live_app: Callable[..., SpecmonApp],
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def run(pilot: Pilot[None]) -> None:
+        await decoding(pilot, engine, rounds=40)
+        await press(pilot, "comma")
+        await settle_monitor(pilot)
+
+    assert snap_compare(live_app(), terminal_size=(160, 48), run_before=run)
+
+
+def test_prompt_library_looks(
+    snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await decoding(pilot, engine)
+        await press(pilot, "P", "down")
+        await pilot.pause()
+
+    assert snap_compare(live_app(), terminal_size=(100, 30), run_before=run)
+
+
+def test_first_hint_looks(
+    snap_compare: Compare, live_app: Callable[..., SpecmonApp], engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def run(pilot: Pilot[None]) -> None:
+        await settle_monitor(pilot)
+
+    assert snap_compare(live_app(state=tmp_path), terminal_size=(80, 24), run_before=run)

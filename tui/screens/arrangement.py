@@ -88,12 +88,14 @@ def _medium(body: Region) -> Places:
 
 
 def _compact(body: Region) -> Places:
-    """The whole cockpit in 80×24."""
+    """The whole cockpit in 80×24; a few rows more show the newest rounds too."""
     timeline, detail, charts, acceptance = 4, 3, 4, 2
     text = body.height - timeline - detail - charts - acceptance
+    rounds = 5 if text >= 12 else 0
     return _rows(
         body,
-        (text, {"text": 1}),
+        (text - rounds, {"text": 1}),
+        *([(rounds, {"rounds": 1})] if rounds else []),
         (timeline, {"timeline": 1}),
         (detail, {"round": 1}),
         (charts, {"bandwidth": 1, "ms-per-token": 1}),
