@@ -340,3 +340,11 @@ def test_acceptance_sets_hit_rate_against_fan_out() -> None:
     rate, fan_out, hits, rounds = re.search(r"a=0 +(\.\d\d) +(\d) +.* (\d+)/(\d+)", row).groups()  # type: ignore[union-attr]
     assert float(rate) == pytest.approx(int(hits) / int(rounds), abs=0.005)
     assert fan_out == "5"
+
+
+def test_acceptance_in_one_line_gives_the_break_even_once_an_ar_step_is_measured() -> None:
+    ledger = played()
+    assert "break-even" not in texts(render_acceptance(View(ledger=ledger), 80, 2))[1]
+    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=3_900_000)
+    line = texts(render_acceptance(View(ledger=ledger), 80, 2))[1]
+    assert re.search(r"break-even τ 1\.\d\d  40 rounds", line)

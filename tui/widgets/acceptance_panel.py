@@ -5,13 +5,15 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from specmon.core.metrics.acceptance import HitsAfter
+from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.turn import TurnMetrics
+from specmon.core.roofline import break_even_tau
 from specmon.tui.view import View
 from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_width, in_panel, is_framed, line_width
-from specmon.tui.widgets.moment import turn_of
+from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.numbers import count, short
 from specmon.tui.widgets.panel import Panel
 
@@ -31,7 +33,9 @@ def render_acceptance(view: View, width: int, height: int) -> list[Line]:
         body = _table(turn, body_width(width, height), height - 2, signs)
         return in_panel(Title(number=8, name="acceptance", note=note), body, width, height, signs)
     note = [("KV ", "muted"), (_kv_range(turn, signs), "text")]
-    return in_panel(Title(number=8, name="acceptance", note=note), _short(turn, width), width, height, signs)
+    return in_panel(
+        Title(number=8, name="acceptance", note=note), _short(view, turn, width), width, height, signs
+    )
 
 
 def _table(turn: TurnMetrics, cells: int, rows: int, signs: Glyphs) -> list[Line]:
@@ -94,7 +98,7 @@ def _foot(turn: TurnMetrics) -> list[Line]:
     return [hits, line]
 
 
-def _short(turn: TurnMetrics, width: int) -> list[Line]:
+def _short(view: View, turn: TurnMetrics, width: int) -> list[Line]:
     line = [*_tau(turn)]
     fields: list[Line] = []
     if positions := turn.positions():
@@ -102,6 +106,8 @@ def _short(turn: TurnMetrics, width: int) -> list[Line]:
         fields.append([("  pos ", "muted"), (rates, "accepted")])
     if turn.branch_hit_rate is not None:
         fields.append([("  hit ", "muted"), (short(turn.branch_hit_rate), "hit")])
+    if (needed := _break_even(view, turn)) is not None:
+        fields.append([("  break-even τ ", "muted"), (f"{needed:.2f}", "text")])
     fields.append([("  " + count(turn.n_rounds), "text"), (" rounds", "muted")])
     if turn.tokens_per_s is not None:
         fields.append([(f"  {turn.tokens_per_s:,.0f}", "text"), (" tok/s", "muted")])
@@ -109,6 +115,14 @@ def _short(turn: TurnMetrics, width: int) -> list[Line]:
         if line_width(line) + line_width(field) < width:
             line += field
     return [line]
+
+
+def _break_even(view: View, turn: TurnMetrics) -> float | None:
+    """The τ from which the last rounds beat AR; None for AR itself and before its step is measured."""
+    lane, time = lane_of(view), round_time(turn, view.last_rounds)
+    if lane is None or lane.ar_step is None or time is None or turn.lane.decoder == "ar":
+        return None
+    return break_even_tau(time.round_ns, lane.ar_step.ns)
 
 
 def _kv_range(turn: TurnMetrics, signs: Glyphs) -> str:
