@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test lint format bench clean
+.PHONY: help setup run test lint format bench screenshots clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -32,6 +32,9 @@ format: $(STAMP)  ## format and mend what can be mended
 bench: setup  ## the CPU benchmark against llama.cpp and Hugging Face
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,bench]'
 	$(BIN)/python tests/benchmarks/cpu_baselines.py
+
+screenshots: $(STAMP)  ## the pictures of the README, from recordings that ship
+	$(BIN)/python scripts/screenshots.py
 
 clean:  ## remove .venv and caches; models and recordings stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -142,3 +142,15 @@ def test_bad_size_is_refused(text: str) -> None:
 def test_size_of_a_frame() -> None:
     assert options.parse_size("160x48") == (160, 48)
     assert min(options.parse_size("")) >= 1
+
+
+def test_the_example_in_the_readme_works(config_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEXTUAL_DRIVER", raising=False)
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+    example = readme.partition("```toml\n")[2].partition("```")[0]
+    config = written(config_home, example)
+    assert config.notes == ()
+    assert config.defaults()["run"]["theme"] == "paper"
+    look = screen.look(None, False, False)
+    assert look.notes == ()
+    assert look.keys["freeze"] == "F2"

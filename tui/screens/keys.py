@@ -90,7 +90,7 @@ def _with_keys(binding: Binding, keys: Mapping[str, str]) -> Binding:
     wanted = keys.get(binding.id or "")
     if not wanted:
         return binding
-    names = ",".join(_NAMES.get(name, name) for name in wanted.split())
+    names = ",".join(_NAMES.get(name, name if len(name) == 1 else name.lower()) for name in wanted.split())
     return replace(binding, key=names, key_display=wanted)
 
 
