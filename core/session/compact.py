@@ -14,6 +14,8 @@ from specmon.core.session.build import CLOSED_LEVEL, FrameBuilder
 from specmon.core.session.codec import decode, encode
 from specmon.core.session.frames import DamagedFrame, FrameInfo, pack_end
 from specmon.core.session.index import FrameIndex
+from specmon.core.session.outline import pack_outline
+from specmon.core.session.skim import Skim, skim
 from specmon.core.session.target import reason_of
 
 FRAME_EVENTS = 2_000
@@ -39,6 +41,8 @@ def compact(path: Path) -> int:
             with os.fdopen(fd, "wb") as out, path.open("rb", buffering=0) as source:
                 size = _rewrite(source.fileno(), out.write)
                 out.flush()
+                size += _put(out.write, _outline(out.fileno()))
+                out.flush()
                 os.fsync(out.fileno())
             temporary.replace(path)
         except BaseException:
@@ -63,6 +67,22 @@ def _rewrite(fd: int, write: Callable[[bytes], object]) -> int:
             builder.add_lines(lines, t=info.t, rounds=info.rounds, turn=info.turn, round_index=info.round)
     size += _put(write, builder.pack())
     return size + _put(write, pack_end(builder.events_packed, builder.rounds_packed, index.end.t))
+
+
+def _outline(fd: int) -> bytes:
+    """The outline of the new file; nothing where its numbers do not fit into one."""
+    try:
+        return b"".join(pack_outline(_skimmed(fd)))
+    except OverflowError:
+        return b""
+
+
+def _skimmed(fd: int) -> Iterator[tuple[Skim, list[bytes]]]:
+    """Every frame of the new file, skimmed, and its lines."""
+    index = FrameIndex.build(fd)
+    for info in index.frames:
+        raw = index.raw(fd, info)
+        yield skim(raw), raw.split(b"\n")[:-1]
 
 
 def _put(write: Callable[[bytes], object], chunk: bytes) -> int:

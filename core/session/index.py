@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from typing import Self
 
 import msgspec
@@ -16,11 +17,13 @@ from specmon.core.session.frames import (
     parse_mark,
 )
 
+MAGIC = struct.pack("<I", 0x184D2A5D)  #: an outline's first bytes
+
 _SCAN_BYTES = 1 << 20
 
 
 class FrameIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """The frames of a file as it was when indexed.
+    """The frames of a file as it was when indexed. An outline follows its end mark, if there is one.
 
     `end` is its closing mark, None where the recording was not closed; `torn` says that its last frame is
     cut; `damage` holds the offsets of marks that are altered.
@@ -48,11 +51,13 @@ class FrameIndex(msgspec.Struct, frozen=True, kw_only=True):
             torn = info is None or info.end > size
             if info is None or torn:
                 break
-            if info.is_end:
-                end = info
-            else:
-                frames.append(info)
             offset = info.end
+            if not info.is_end:
+                frames.append(info)
+                continue
+            end = info
+            if MAGIC.startswith(os.pread(fd, len(MAGIC), offset)):
+                break  # what follows is the outline, whole or cut
         return cls(frames=tuple(frames), end=end, torn=torn, damage=tuple(damage))
 
     @staticmethod

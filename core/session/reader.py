@@ -16,6 +16,7 @@ from specmon.core.session.frames import DamagedFrame, parse_mark
 from specmon.core.session.header import not_a_session, parse_header, plain_name
 from specmon.core.session.index import FrameIndex
 from specmon.core.session.lines import FrameReport, damage_gap, read_lines
+from specmon.core.session.outline import read_outline
 from specmon.core.session.skim import Skim, skim
 from specmon.core.session.target import reason_of
 
@@ -34,6 +35,9 @@ class SessionReader:
         self._index = index
         self._fd = fd
         self._reports: dict[int, FrameReport] = {}
+        self._outline: list[Skim] | None = None
+        if index.end is not None and not index.damage and not is_newer_minor(header.schema):
+            self._outline = read_outline(fd, index.end.end, index.frames)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -90,7 +94,11 @@ class SessionReader:
             deque(self.frame_events(number), maxlen=0)  # for the count of what is unknown here
             report = self._reports[number]
         try:
-            skimmed = skim(self._index.raw(self._fd, info), misses=misses)
+            skimmed = (
+                self._outline[number]
+                if self._outline
+                else skim(self._index.raw(self._fd, info), misses=misses)
+            )
         except DamagedFrame:
             report.damaged = True
             return Skim(n_lines=info.events)

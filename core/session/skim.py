@@ -48,10 +48,10 @@ class Skim(msgspec.Struct, frozen=True, kw_only=True):
 
     n_lines: int = 0
     lines: Sequence[int] = ()
-    lanes: list[int] = []
-    turns: list[int] = []
-    t1: list[int] = []
-    ns: list[int] = []
+    lanes: Sequence[int] = ()
+    turns: Sequence[int] = ()
+    t1: Sequence[int] = ()
+    ns: Sequence[int] = ()
     missed: list[int] = []
     discarded: list[int] = []
     others: list[tuple[int, Event]] = []
@@ -81,6 +81,11 @@ def skim(raw: bytes, *, misses: bool = True) -> Skim:
     )
 
 
+def is_passed_over(line: bytes) -> bool:
+    """Whether a line is of a kind that no one navigates by."""
+    return line.startswith(_PASSED_OVER)
+
+
 def _leads(lines: list[bytes]) -> tuple[Sequence[int], list[_Lead]]:
     numbers = [number for number, line in enumerate(lines) if line[:1] == b"["]
     try:
@@ -104,7 +109,7 @@ def _others(lines: list[bytes]) -> tuple[list[tuple[int, Event]], int]:
     others: list[tuple[int, Event]] = []
     bad_lines = 0
     for number in [number for number, line in enumerate(lines) if line[:1] != b"["]:
-        if not lines[number].startswith(_PASSED_OVER):
+        if not is_passed_over(lines[number]):
             try:
                 others.append((number, decode(lines[number])))
             except ValueError:

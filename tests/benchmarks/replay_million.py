@@ -235,8 +235,8 @@ random places.
 {rows}
 
 A seek reads the turn it lands in from its start, and at most 2,000 rounds. In a longer turn it reads the last 2,000
-before the place, and the screen says how many rounds its figures leave out. A recording with branches takes longer to
-open, in proportion to its size before compression.
+before the place, and the screen says how many rounds its figures leave out. A file that was not closed has no outline
+and takes about five times as long to open.
 """
     )
     many = results["many turns"]
@@ -244,7 +244,7 @@ open, in proportion to its size before compression.
         "replay.million_open_s": many["open_s"]["median"],
         "replay.million_seek_ms": max(r["seek_ms"]["worst"] for r in results.values()),
     }
-    record_figures(docs / "figures.json", values, here, f"{name}.md")
+    record_figures(docs / "figures.json", values, here, f"docs/benchmarks/{name}.md")
 
 
 def _versions(here: Provenance) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from specmon.core.events import AnyEvent, Round
+from specmon.core.session.reader import SessionReader
 from specmon.tui.commands.report import Report
 
 Cli = Callable[..., Any]
@@ -151,7 +152,9 @@ def test_newer_schema_names_the_version_to_install(cli: Cli, recording: Recordin
 
 def test_torn_recording_is_shown_with_a_warning(cli: Cli, recording: Recording) -> None:
     path = recording()
-    path.write_bytes(path.read_bytes()[:-20])
+    with SessionReader.open(path) as reader:
+        end_mark = reader.frames[-1].end
+    path.write_bytes(path.read_bytes()[: end_mark + 20])
     code, out, err = cli("replay", "--plain", str(path))
     assert (code, out) == (0, "one two three.")
     assert "cut off" in err or "not closed" in err

@@ -15,6 +15,7 @@ from specmon.core.errors import SpecmonError
 from specmon.core.events import AnyEvent, Header, TurnEnd
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.session.dump import dump_lines
+from specmon.core.session.reader import SessionReader
 from specmon.core.session.writer import SessionWriter
 from specmon.tui.app import SpecmonApp
 from specmon.tui.feeds.feed import Rewound, Warned
@@ -274,7 +275,9 @@ def test_torn_file_warns_and_plays(replay_app: ReplayApp, clock: FakeClock, tmp_
     whole = replay_app().feed
     assert isinstance(whole, ReplayFeed)
     torn = tmp_path / "torn.session"
-    torn.write_bytes(whole.path.read_bytes()[:-40])
+    with SessionReader.open(whole.path) as reader:
+        end_mark = reader.frames[-1].end
+    torn.write_bytes(whole.path.read_bytes()[: end_mark + 20])
     feed = ReplayFeed(torn, clock=clock)
     feed.start()
     items = [*feed.poll(), *feed.poll()]

@@ -49,6 +49,7 @@ class ReplayFeed:
         self._source: Iterator[Event | None] | None = None
         self._events: list[Event] = []  # of a file that grows
         self._shown = 0
+        self._warned: set[str] = set()
         self._polled_at: float | None = None
 
     def start(self) -> None:
@@ -75,7 +76,8 @@ class ReplayFeed:
         elif self._polled_at is not None:
             self.playback.advance(now - self._polled_at)
         self._polled_at = now
-        return items + self._newly_visible()
+        items += self._newly_visible()
+        return items + self._new_warnings()
 
     def close(self, *, patient: bool = True) -> None:
         """Stop reading."""
@@ -142,13 +144,21 @@ class ReplayFeed:
                 done, total = self.playback.stops.n_events, reader.n_events
                 return [Progress(what=f"reading {self.path.name}: {done:,} of {total:,} events")]
         self.loaded = True
-        return [Warned(text) for text in reader.warnings]
+        return []
 
     def _skim_next(self, reader: SessionReader) -> None:
         stops = self.playback.stops
         misses = any(lane.decoder == "ssd" for lane in stops.lanes.values())
         stops.add_frame(reader.frames[self._skimmed].first_event, reader.skim(self._skimmed, misses=misses))
         self._skimmed += 1
+
+    def _new_warnings(self) -> list[FeedItem]:
+        """What was found wrong with the file since the last call, once all of it is known."""
+        if self._reader is None or not self.loaded:
+            return []
+        new = [text for text in self._reader.warnings if text not in self._warned]
+        self._warned.update(new)
+        return [Warned(text) for text in new]
 
     def _newly_visible(self) -> list[FeedItem]:
         visible, stops = self.playback.visible, self.playback.stops
