@@ -20,8 +20,9 @@ def prefetch_rows(
     LINE: tl.constexpr = 128 // WIDTH
     REACH: tl.constexpr = KS if BN * KS * WIDTH <= 131072 else BK
     rn = first + tl.arange(0, BN)
+    LINES: tl.constexpr = BK // LINE if BK > LINE else 1
     for k in tl.static_range(0, REACH, BK):
-        rl = k_first + k + tl.arange(0, BK // LINE) * LINE
+        rl = k_first + k + tl.arange(0, LINES) * LINE
         lines = (w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :]).to(tl.uint64)
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [lines], dtype=tl.int32, is_pure=False, pack=1
