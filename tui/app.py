@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -123,6 +125,10 @@ class SpecmonApp(App[None]):
         self._interrupted_at = float("-inf")
 
     def on_mount(self) -> None:
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            for ending in (signal.SIGTERM, signal.SIGHUP):  # the terminal is given back whole
+                loop.add_signal_handler(ending, partial(self.exit, return_code=1))
         self.push_screen(self._first_stage())
         self.call_after_refresh(self._begin)
 

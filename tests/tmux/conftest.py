@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -43,6 +44,12 @@ class Pane:
     def screen(self) -> str:
         """What is on the screen now."""
         return self._tmux("capture-pane", "-p")
+
+    def end_program(self) -> None:
+        """Send the program SIGTERM."""
+        shell = self._tmux("list-panes", "-F", "#{pane_pid}").strip()
+        children = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
+        os.kill(int(children.split()[0]), signal.SIGTERM)
 
     def wait_for(self, *texts: str) -> str:
         """The first screen that shows all of `texts`."""

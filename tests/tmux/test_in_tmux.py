@@ -58,6 +58,15 @@ def test_terminal_is_restored_after_a_wrong_call(pane: StartPane) -> None:
     assert "EXIT 2" in shown
 
 
+def test_terminal_is_restored_when_the_monitor_is_ended_from_outside(pane: StartPane) -> None:
+    screen = pane("replay", str(SESSIONS / "ar.session"), columns=80, rows=24)
+    screen.wait_for("REPLAY")
+    screen.end_program()
+    assert "REPLAY" not in screen.wait_for("EXIT 1")
+    screen.type("typed after the end")
+    screen.wait_for("typed after the end")
+
+
 @pytest.mark.embedded
 def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane, tmp_path: Path) -> None:
     if not is_fetched(paths.cache_dir()):
