@@ -1,0 +1,117 @@
+"""SSD branches with a model: which outcomes to prepare for, and their proposals drafted as one batch.
+
+Each branch is a row; all share the prefix on the main line and write to scratch slots of their own after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from specmon.core.drafters.line import Line, Stepper, best_tokens
+from specmon.core.models.placement import Scattered, branch_visibility
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """An outcome to prepare for: `bonus` is the draft's `rank`-th guess after `accepted_len` acceptances."""
+
+    accepted_len: int
+    bonus: int
+    rank: int
+    probability: float
+
+    @property
+    def key(self) -> Key:
+        return self.accepted_len, self.bonus
+
+
+def likely_outcomes(stepper: Stepper, line: Line, fan_out: tuple[int, ...]) -> list[Guess]:
+    """For each accepted_len the draft's fan_out best tokens other than the one it proposed there."""
+    widths = fan_out[: len(line.logits)]
+    if not any(widths):
+        return []
+    rows = torch.cat(line.logits[: len(widths)])
+    tokens, probs = best_tokens(stepper, rows, min(max(widths) + 1, rows.shape[-1]))
+    guesses = []
+    for accepted_len, width in enumerate(widths):
+        proposed = line.tokens[accepted_len] if accepted_len < len(line.tokens) else None
+        ranked = zip(tokens[accepted_len], probs[accepted_len], strict=True)
+        kept = [(token, prob) for token, prob in ranked if token != proposed][:width]
+        guesses += [
+            Guess(accepted_len, token, rank, prob) for rank, (token, prob) in enumerate(kept, start=1)
+        ]
+    return guesses
+
+
+class BranchBatch:
+    """Branches drafted together, step by step.
+
+    Args:
+        n_context: confirmed tokens; `line` is the proposal they branch off.
+    """
+
+    def __init__(
+        self, stepper: Stepper, line: Line, guesses: list[Guess], *, n_context: int, draft_len: int
+    ) -> None:
+        self._stepper = stepper
+        self._device = line.logits[0].device
+        self._keys = [guess.key for guess in guesses]
+        self._first = [n_context + guess.accepted_len - stepper.lag for guess in guesses]
+        base = n_context + len(line.tokens) - stepper.lag
+        self._slots = [
+            list(range(base + j * draft_len, base + (j + 1) * draft_len)) for j in range(len(guesses))
+        ]
+        self._ids = [guess.bonus for guess in guesses]
+        carries = [line.carries[guess.accepted_len] for guess in guesses]
+        self._carry = torch.cat([c for c in carries if c is not None]) if carries[0] is not None else None
+        source: Literal["predicted"] | None = "predicted" if stepper.corrects else None
+        self._lines = {key: Line(source=source) for key in self._keys}
+        self._own = dict(zip(self._keys, self._slots, strict=True))
+
+    @property
+    def lines(self) -> dict[Key, tuple[Line, list[int]]]:
+        """The proposals, and the scratch slots each has filled."""
+        return {key: (self._lines[key], self._own[key]) for key in self._keys}
+
+    def keep_only(self, key: Key) -> bool:
+        """Go on with one branch alone; False where there is none for `key`."""
+        if key not in self._keys:
+            return False
+        j = self._keys.index(key)
+        self._keys, self._first, self._slots = [key], [self._first[j]], [self._slots[j]]
+        self._ids = [self._ids[j]]
+        self._carry = self._carry[j : j + 1] if self._carry is not None else None
+        return True
+
+    def step(self, step: int) -> int:
+        """Feed every row's last token (the bonus at step 0) and propose its next one.
+
+        Returns: KV positions read, the shared prefix counted once.
+        """
+        ids = torch.tensor(self._ids, device=self._device)
+        logits, self._carry = self._stepper.step(ids, self._carry, self._placement(step))
+        tokens, probs = best_tokens(self._stepper, logits, 1)
+        for j, key in enumerate(self._keys):
+            line = self._lines[key]
+            line.logits.append(logits[j : j + 1])
+            line.carries.append(self._carry[j : j + 1] if self._carry is not None else None)
+            line.fed += step > 0
+            line.propose(tokens[j][0], probs[j][0])
+        self._ids = [row[0] for row in tokens]
+        return max(self._first) + len(self._keys) * (step + 1)
+
+    def _placement(self, step: int) -> Scattered:
+        visible = branch_visibility(
+            prefix_lengths=self._first,
+            own_slots=[slots[: step + 1] for slots in self._slots],
+            n_slots=max(slots[step] for slots in self._slots) + 1,
+            device=self._device,
+        )
+        positions = torch.tensor([first + step for first in self._first], device=self._device)
+        slots = torch.tensor([slots[step] for slots in self._slots], device=self._device)
+        return Scattered(positions, slots, visible)
