@@ -18,7 +18,7 @@ from specmon.core.session.outline import pack_outline
 from specmon.core.session.skim import Skim, skim
 from specmon.core.session.target import reason_of
 
-FRAME_EVENTS = 2_000
+FRAME_EVENTS = 1_000
 FRAME_RAW_BYTES = 1 << 20
 
 _VOCABULARY = b'{"type":"Vocabulary",'
