@@ -27,9 +27,6 @@ from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.screens.first_hint import FirstHint
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen, Start
-from specmon.tui.screens.race import RaceScreen
-from specmon.tui.screens.race_replay import RaceReplayScreen
-from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.screens.saving import save
 from specmon.tui.screens.stage import Setup, Stage
 from specmon.tui.widgets.palette import Palette, textual_theme
@@ -134,6 +131,8 @@ class SpecmonApp(App[None]):
 
     def _first_stage(self) -> Stage:
         if isinstance(self.feed, ReplayFeed):
+            from specmon.tui.screens.replay import ReplayScreen  # only what is shown delays the first paint
+
             return ReplayScreen(self.setup, self.feed)
         assert isinstance(self.feed, LiveFeed)
         return MonitorScreen(self.setup, self.feed, self._start, self._open_race)
@@ -146,6 +145,8 @@ class SpecmonApp(App[None]):
             self.exit(return_code=error.exit_code, message=str(error))
             return
         if isinstance(self.feed, ReplayFeed) and self.feed.is_race:
+            from specmon.tui.screens.race_replay import RaceReplayScreen
+
             self.switch_screen(
                 RaceReplayScreen(self.setup, self.feed, self.feed.playback.stops.lanes_at_start)
             )
@@ -197,6 +198,8 @@ class SpecmonApp(App[None]):
         monitor = self.stage
         assert isinstance(monitor, MonitorScreen)
         lanes = self._race_lanes or race_lanes(monitor.plan.config)
+        from specmon.tui.screens.race import RaceScreen
+
         race = RaceScreen(self.setup, monitor.feed, request, lanes, self._start.recordings)
         self.push_screen(race, lambda _: monitor.resumed())
 
