@@ -18,6 +18,7 @@ from specmon.tui.app import SpecmonApp, run_app
 from specmon.tui.screens.keys import clashes, remapped
 from specmon.tui.screens.monitor import MonitorScreen
 from specmon.tui.screens.race import RaceScreen
+from specmon.tui.screens.race_replay import RaceReplayScreen
 from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.screens.stage import Stage, own_bindings
 
@@ -144,7 +145,7 @@ def test_one_key_for_two_actions_is_an_error() -> None:
     assert remapped(bindings, {"freeze": "x", "cancel": "space"})
 
 
-@pytest.mark.parametrize("screen", [MonitorScreen, RaceScreen, ReplayScreen])
+@pytest.mark.parametrize("screen", [MonitorScreen, RaceScreen, ReplayScreen, RaceReplayScreen])
 def test_no_key_of_a_screen_does_two_things(screen: type[Stage]) -> None:
     assert [(name, a.id, b.id) for name, a, b in clashes(own_bindings(screen))] == []
 

@@ -7,6 +7,8 @@ import pytest
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.events import Sampling
 from specmon.tui.screens.choices import Plan, Setting, plan_label, plan_of
+from specmon.tui.screens.settings import WIDTH, _row
+from specmon.tui.widgets.lines import plain
 
 CPU, CUDA = ("cpu:0", "cpu:1"), ("cuda:0", "cuda:1")
 
@@ -113,3 +115,11 @@ def test_new_draft_len_drops_a_fan_out_made_for_another() -> None:
 )
 def test_plan_label(config: LaneConfig, label: str) -> None:
     assert plan_label(Plan(config, 1024)) == label
+
+
+def test_chosen_value_is_in_sight_however_many_come_before_it() -> None:
+    plan = Plan(LaneConfig(devices="cpu:0"), 64)
+    shown = plain(_row(setting(plan, "devices", CUDA), selected=True))
+    assert "[cpu:0]" in shown
+    assert "…" in shown
+    assert len(shown) == WIDTH

@@ -94,11 +94,12 @@ def _check_keys(config: Config) -> tuple[str, ...]:
     from specmon.tui.screens.keys import remapped
     from specmon.tui.screens.monitor import MonitorScreen
     from specmon.tui.screens.race import RaceScreen
+    from specmon.tui.screens.race_replay import RaceReplayScreen
     from specmon.tui.screens.replay import ReplayScreen
     from specmon.tui.screens.stage import own_bindings
 
     known = set()
-    for screen in (MonitorScreen, RaceScreen, ReplayScreen):
+    for screen in (MonitorScreen, RaceScreen, ReplayScreen, RaceReplayScreen):
         try:
             known |= {binding.id for binding in remapped(own_bindings(screen), config.keys)}
         except UsageError as error:

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from specmon.tui.screens.choices import Plan, Setting
 from specmon.tui.screens.lines_view import LinesView, in_signs
 from specmon.tui.screens.stage import Setup
-from specmon.tui.widgets.lines import Line, fit
+from specmon.tui.widgets.lines import Line, fit, line_width
 
 LABEL_CELLS = 16
 WIDTH = 74
@@ -80,14 +80,24 @@ class SettingsScreen(ModalScreen[Plan | None]):
 def _row(setting: Setting, selected: bool) -> Line:
     """One setting: its choices, the chosen one in brackets, impossible ones muted, and why."""
     line: Line = [("▶ " if selected else "  ", "accent"), (f"{setting.label:<{LABEL_CELLS}}", "title")]
-    for i, choice in enumerate(setting.choices):
-        possible = not choice.reason and not setting.idle
-        if i == setting.chosen:
-            line.append((f"[{choice.value}]", "accent" if possible else "muted"))
-        else:
-            line.append((f" {choice.value} ", "text" if possible else "muted"))
+    line += _choices(setting, WIDTH - line_width(line))
     reason = setting.idle or next((f"{c.value}: {c.reason}" for c in setting.choices if c.reason), "")
     if reason:
         line.append((f"  {reason}", "muted"))
     line = fit(line, WIDTH)
     return [(text, f"{role}@selected") for text, role in line] if selected else line
+
+
+def _choices(setting: Setting, cells: int) -> Line:
+    """The choices, from the first on if the chosen one is then in sight, else those around it."""
+    shown: Line = []
+    for i, choice in enumerate(setting.choices):
+        possible = not choice.reason and not setting.idle
+        if i == setting.chosen:
+            shown.append((f"[{choice.value}]", "accent" if possible else "muted"))
+        else:
+            shown.append((f" {choice.value} ", "text" if possible else "muted"))
+    first = 0
+    while line_width(shown[first : setting.chosen + 1]) > cells - 1 and first < setting.chosen:
+        first += 1
+    return [("…", "muted"), *shown[first:]] if first else shown
