@@ -21,7 +21,7 @@ from specmon.core.engine.messages import (
     Request,
 )
 from specmon.core.events import Round, Span
-from specmon.tui.app import SpecmonApp
+from specmon.tui.app import SpecmonApp, screen_text
 from specmon.tui.screens.lane import LaneScreen
 from specmon.tui.screens.monitor import MonitorScreen
 from specmon.tui.screens.race import RaceScreen
@@ -231,3 +231,13 @@ async def test_every_key_is_harmless(live_app: LiveApp, engine: FakeEngine) -> N
             if name not in ("q", "escape"):
                 await press(pilot, name)
         assert pilot.app.is_running
+
+
+@pytest.mark.parametrize("size", [SIZE, (80, 24)])
+async def test_race_is_ascii_when_asked(live_app: LiveApp, engine: FakeEngine, size: tuple[int, int]) -> None:
+    async with live_app(REQUEST, race_lanes=LANES, ascii=True).run_test(size=size) as pilot:
+        await racing(pilot, engine)
+        await pilot.pause()
+        shown = screen_text(pilot.app.screen)
+        assert "RACE" in shown
+        assert shown.isascii()
