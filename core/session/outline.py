@@ -28,7 +28,7 @@ _SIGNATURE = b"SPMO"
 _LEVEL = 3
 
 
-class _Columns(msgspec.Struct, array_like=True):
+class Outlined(msgspec.Struct, array_like=True):
     """One frame's `Skim`: columns as the bytes of 64-bit numbers, `gaps` before each round, other lines as they are."""
 
     n_lines: int
@@ -41,9 +41,35 @@ class _Columns(msgspec.Struct, array_like=True):
     discarded: list[int]
     others: list[tuple[int, bytes]]
 
+    def skim(self) -> Skim:
+        """Give them back. Raises: ValueError where the columns do not fit together."""
+        lines, lanes, turns, gaps, ns = map(
+            _numbers, (self.lines, self.lanes, self.turns, self.gaps, self.ns)
+        )
+        if not len(lines) == len(lanes) == len(turns) == len(gaps) == len(ns):
+            raise ValueError("columns of other lengths")
+        others, bad_lines = [], 0
+        for number, line in self.others:
+            try:
+                others.append((number, decode(line)))
+            except ValueError:
+                bad_lines += 1
+        return Skim(
+            n_lines=self.n_lines,
+            lines=lines,
+            lanes=lanes,
+            turns=turns,
+            t1=list(accumulate(map(int.__add__, gaps, ns))),
+            ns=ns,
+            missed=self.missed,
+            discarded=self.discarded,
+            others=others,
+            bad_lines=bad_lines,
+        )
+
 
 _encode = msgspec.msgpack.encode
-_decode = msgspec.msgpack.Decoder(list[_Columns]).decode
+_decode = msgspec.msgpack.Decoder(list[Outlined]).decode
 
 
 def pack_outline(skims: Iterable[tuple[Skim, Sequence[bytes]]]) -> Iterator[bytes]:
@@ -55,9 +81,9 @@ def pack_outline(skims: Iterable[tuple[Skim, Sequence[bytes]]]) -> Iterator[byte
         yield _HEAD.pack(MAGIC, _HEAD.size - 8 + len(data), _SIGNATURE, zlib.crc32(data), len(raw)) + data
 
 
-def read_outline(fd: int, offset: int, frames: Sequence[FrameInfo]) -> list[Skim] | None:
+def read_outline(fd: int, offset: int, frames: Sequence[FrameInfo]) -> list[Outlined] | None:
     """Read what `pack_outline` gave for `frames` from `offset` on; None where that is not there. Raises OSError."""
-    rows: list[_Columns] = []
+    rows: list[Outlined] = []
     while len(rows) < len(frames):
         head = os.pread(fd, _HEAD.size, offset)
         if len(head) < _HEAD.size or not head.startswith(MAGIC):
@@ -71,19 +97,14 @@ def read_outline(fd: int, offset: int, frames: Sequence[FrameInfo]) -> list[Skim
         except (DamagedFrame, msgspec.DecodeError):
             return None
         offset += length + 8
-    try:
-        skims = [_skim(row) for row in rows]
-    except ValueError:
-        return None
-    told = [skimmed.n_lines for skimmed in skims]
-    return skims if told == [info.events for info in frames] else None
+    return rows if [row.n_lines for row in rows] == [info.events for info in frames] else None
 
 
-def _columns(skimmed: Skim, lines: Sequence[bytes]) -> _Columns:
+def _columns(skimmed: Skim, lines: Sequence[bytes]) -> Outlined:
     before = (end - ns for end, ns in zip(skimmed.t1, skimmed.ns, strict=True))
     gaps = [start - last for start, last in zip(before, [0, *skimmed.t1], strict=False)]
     others = [(n, line) for n, line in enumerate(lines) if line[:1] != b"[" and not is_passed_over(line)]
-    return _Columns(
+    return Outlined(
         skimmed.n_lines,
         _bytes(skimmed.lines),
         _bytes(skimmed.lanes),
@@ -93,31 +114,6 @@ def _columns(skimmed: Skim, lines: Sequence[bytes]) -> _Columns:
         list(skimmed.missed),
         list(skimmed.discarded),
         others,
-    )
-
-
-def _skim(row: _Columns) -> Skim:
-    """Raises: ValueError where the columns do not fit together."""
-    lines, lanes, turns, gaps, ns = map(_numbers, (row.lines, row.lanes, row.turns, row.gaps, row.ns))
-    if not len(lines) == len(lanes) == len(turns) == len(gaps) == len(ns):
-        raise ValueError("columns of other lengths")
-    others, bad_lines = [], 0
-    for number, line in row.others:
-        try:
-            others.append((number, decode(line)))
-        except ValueError:
-            bad_lines += 1
-    return Skim(
-        n_lines=row.n_lines,
-        lines=lines,
-        lanes=lanes,
-        turns=turns,
-        t1=list(accumulate(map(int.__add__, gaps, ns))),
-        ns=ns,
-        missed=row.missed,
-        discarded=row.discarded,
-        others=others,
-        bad_lines=bad_lines,
     )
 
 

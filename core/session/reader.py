@@ -16,7 +16,7 @@ from specmon.core.session.frames import DamagedFrame, parse_mark
 from specmon.core.session.header import not_a_session, parse_header, plain_name
 from specmon.core.session.index import FrameIndex
 from specmon.core.session.lines import FrameReport, damage_gap, read_lines
-from specmon.core.session.outline import read_outline
+from specmon.core.session.outline import Outlined, read_outline
 from specmon.core.session.skim import Skim, skim
 from specmon.core.session.target import reason_of
 
@@ -35,9 +35,9 @@ class SessionReader:
         self._index = index
         self._fd = fd
         self._reports: dict[int, FrameReport] = {}
-        self._outline: list[Skim] | None = None
+        self._outline: list[Outlined | None] = []
         if index.end is not None and not index.damage and not is_newer_minor(header.schema):
-            self._outline = read_outline(fd, index.end.end, index.frames)
+            self._outline = [*(read_outline(fd, index.end.end, index.frames) or ())]
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -94,11 +94,7 @@ class SessionReader:
             deque(self.frame_events(number), maxlen=0)  # for the count of what is unknown here
             report = self._reports[number]
         try:
-            skimmed = (
-                self._outline[number]
-                if self._outline
-                else skim(self._index.raw(self._fd, info), misses=misses)
-            )
+            skimmed = self._outlined(number) or skim(self._index.raw(self._fd, info), misses=misses)
         except DamagedFrame:
             report.damaged = True
             return Skim(n_lines=info.events)
@@ -107,6 +103,17 @@ class SessionReader:
         report.bad_lines = max(report.bad_lines, skimmed.bad_lines)
         report.unknown_kinds = Counter(e.kind for _, e in skimmed.others if isinstance(e, Unknown))
         return skimmed
+
+    def _outlined(self, number: int) -> Skim | None:
+        """What the outline says of a frame, which is asked for once; None where there is none."""
+        row = self._outline[number] if self._outline else None
+        if row is None:
+            return None
+        self._outline[number] = None
+        try:
+            return row.skim()
+        except ValueError:
+            return None
 
     def close(self) -> None:
         """Close the file; events cannot be read any more."""

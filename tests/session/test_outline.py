@@ -42,7 +42,8 @@ def outline_of(path: Path) -> list[Skim] | None:
     index = index_of(path)
     assert index.end is not None
     with path.open("rb") as file:
-        return read_outline(file.fileno(), index.end.end, index.frames)
+        rows = read_outline(file.fileno(), index.end.end, index.frames)
+    return None if rows is None else [row.skim() for row in rows]
 
 
 def plain(skimmed: Skim) -> list[Any]:
