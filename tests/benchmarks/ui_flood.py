@@ -30,6 +30,7 @@ from specmon.core.session.reader import SessionReader
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs" / "benchmarks"
 ROUNDS_A_TURN = 20_000
+KEPT = 0.95  #: of the rate; where less arrived, the share of a core says nothing
 KEY_EVERY_S, HELP, BACK = 3.0, b"?", b"\x1b"
 
 
@@ -74,17 +75,12 @@ def replayed(recording: Path) -> list[str]:
     return digests
 
 
-def at_goal(result: dict[str, Any]) -> float:
-    """Cores the view would use at 20,000 events/s, were its CPU time an event what it was; for rates near that alone."""
-    return float(result["cpu_share"] * 20_000 / result["events_per_s"])
-
-
 def note(results: dict[str, dict[str, Any]], where: dict[str, Any]) -> str:
     """The write-up."""
     rows = [
-        "| run | events/s | cores used | cores at 20,000/s | key to paint, ms "
+        "| run | events/s | cores used | key to paint, ms "
         "| kB/s to the terminal | memory, MB | lost | equal to replay |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, r in results.items():
         keys = sorted(r["key_to_paint_ms"])
@@ -92,7 +88,7 @@ def note(results: dict[str, dict[str, Any]], where: dict[str, Any]) -> str:
         rss = r["rss_mb"]
         memory = f"{rss[len(rss) // 4]:.0f} → {rss[-1]:.0f}" if rss else "–"
         rows.append(
-            f"| {name} | {r['events_per_s']:,.0f} | {r['cpu_share']:.2f} | {at_goal(r):.2f} | {middle} "
+            f"| {name} | {r['events_per_s']:,.0f} | {r['cpu_share']:.2f} | {middle} "
             f"| {r['terminal_kb_per_s']:.1f} | {memory} | {r['lost']} | {'yes' if r['equal_to_replay'] else 'NO'} |"
         )
     return "\n".join(
@@ -102,8 +98,7 @@ def note(results: dict[str, dict[str, Any]], where: dict[str, Any]) -> str:
             "`python tests/benchmarks/ui_flood.py`: the real monitor on a 160×48 pseudo-terminal over the real engine",
             "process, recorder and socket; the rounds (K=4, three spans, 3.25 tokens) are synthetic. Goals: 20,000",
             "events/s, at most 0.6 of a core for the view, a key painted within 100 ms, at most 64 kB/s at 400 rounds/s,",
-            "flat memory. Where the machine was too busy for the rate, the fourth column says what the CPU time an event",
-            "cost would come to at 20,000 events/s.",
+            "flat memory.",
             "",
             *rows,
             "",
@@ -134,6 +129,8 @@ def main() -> None:
             print(name, {k: v for k, v in results[name].items() if k != "rss_mb"}, flush=True)
     if given.only:
         return
+    if results["flood"]["events_per_s"] < KEPT * given.rate:
+        raise SystemExit("the machine is too busy to keep the rate: nothing is written")
     taken = provenance(
         f"{cpu_model()}, {os.cpu_count()} cores. {given.remark}".strip(), ("textual", "msgspec")
     )
@@ -142,7 +139,7 @@ def main() -> None:
     path.write_text(note(results, where))
     path.with_suffix(".json").write_text(json.dumps({"runs": results, **where}, indent=2) + "\n")
     flood = results["flood"]
-    figures = {"ui.events_per_s": flood["events_per_s"], "ui.cpu_share": at_goal(flood)}
+    figures = {"ui.events_per_s": flood["events_per_s"], "ui.cpu_share": flood["cpu_share"]}
     record_figures(DOCS / "figures.json", figures, taken, f"docs/benchmarks/{path.name}")
     for name, value in figures.items():
         print(f"{name} {value:.3g} (goal {GOALS[name].text})")
