@@ -41,7 +41,7 @@ def run(folder: Path, name: str, rate: int, seconds: float, stall: tuple[str, ..
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "TERM": "xterm-256color"}
     view = [sys.executable, str(HERE / "ui_view.py"), str(report), str(recording), prompt, *stall]
     with Terminal(view, columns=160, rows=48, environment=environment) as terminal:
-        keys_ms = [] if stall else press_keys(terminal, seconds)
+        keys_ms = press_keys(terminal, seconds) if rate > 1000 and not stall else []
         code = terminal.wait(seconds * 4 + 120)
     if code != 0:
         raise SystemExit(f"the monitor ended with {code}:\n{terminal.tail()}")
