@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import merge
 from operator import sub
@@ -181,7 +182,12 @@ class Stops:
         )
 
     def _extend(
-        self, numbers: list[int], t: list[int], ns: list[int], lanes: list[int], turns: list[int]
+        self,
+        numbers: Sequence[int],
+        t: Sequence[int],
+        ns: Sequence[int],
+        lanes: Sequence[int],
+        turns: Sequence[int],
     ) -> None:
         first = len(self)
         self._learn_last(first, lanes, turns)
@@ -194,7 +200,7 @@ class Stops:
         ):
             column.extend(values)
 
-    def _learn_last(self, first: int, lanes: list[int], turns: list[int]) -> None:
+    def _learn_last(self, first: int, lanes: Sequence[int], turns: Sequence[int]) -> None:
         count = len(lanes)
         if lanes.count(lanes[0]) == count and turns.count(turns[0]) == count:
             self.last[lanes[0], turns[0]] = first + count - 1
