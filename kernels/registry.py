@@ -1,18 +1,11 @@
-"""Kernel backends by name and version; the version is part of a recipe, since it fixes the bits."""
+"""Kernel backends by name and version: what computes a recipe. The version is part of the recipe, since it fixes the bits.
+
+To add one: give it a line in BACKENDS, its passes to `core/models/pool.py`, and raise `version` whenever a bit may change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-
-from torch import Tensor
-
-from specmon.kernels.accept.reference import accept_length
-from specmon.kernels.attention.reference import attend_masked, attend_prefill, attend_rows
-from specmon.kernels.head.reference import argmax_rows, top2_margin
-from specmon.kernels.rmsnorm.reference import rmsnorm
-from specmon.kernels.rope.reference import apply_rope
-from specmon.kernels.swiglu.reference import swiglu
 
 
 class BackendUnavailableError(ValueError):
@@ -21,56 +14,41 @@ class BackendUnavailableError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """One implementation of every op. `label` ("reference-1") changes whenever a bit of a result may."""
+    """`recipes` it computes on each device type. `label` ("reference-1") stands in events and JSON."""
 
     name: str
     version: int
-    device_types: tuple[str, ...]
-    rmsnorm: Callable[..., Tensor]
-    apply_rope: Callable[..., Tensor]
-    attend_rows: Callable[..., Tensor]
-    attend_prefill: Callable[..., Tensor]
-    attend_masked: Callable[..., Tensor]
-    swiglu: Callable[..., Tensor]
-    argmax_rows: Callable[..., Tensor]
-    top2_margin: Callable[[Tensor], float]
-    accept_length: Callable[[Tensor, Tensor], int]
+    recipes: dict[str, tuple[str, ...]]
 
     @property
     def label(self) -> str:
         return f"{self.name}-{self.version}"
 
+    def runs(self, recipe: str, device_type: str) -> bool:
+        return recipe in self.recipes.get(device_type, ())
+
 
 REFERENCE = Backend(
-    name="reference",
-    version=1,
-    device_types=("cpu", "cuda"),
-    rmsnorm=rmsnorm,
-    apply_rope=apply_rope,
-    attend_rows=attend_rows,
-    attend_prefill=attend_prefill,
-    attend_masked=attend_masked,
-    swiglu=swiglu,
-    argmax_rows=argmax_rows,
-    top2_margin=top2_margin,
-    accept_length=accept_length,
+    name="reference", version=1, recipes={"cpu": ("q4", "bf16", "fp32"), "cuda": ("bf16", "fp32")}
 )
+TRITON = Backend(name="triton", version=1, recipes={"cuda": ("bf16",)})
 
-BACKENDS: dict[str, Backend] = {backend.label: backend for backend in (REFERENCE,)}
+#: The first that can run a recipe is what "auto" takes.
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (TRITON, REFERENCE)}
 
 
-def backend(label: str, device_type: str = "cpu") -> Backend:
-    """The backend called `label` ("reference-1", or "reference" for its newest version).
+def choose_backend(name: str, recipe: str, device_type: str) -> Backend:
+    """The backend `name`, or with "auto" the best for `recipe` on `device_type` ("cpu", "cuda").
 
-    Raises: BackendUnavailableError if there is none, or it does not run on `device_type`.
+    Raises: BackendUnavailableError, one sentence, if there is none of that name or it does not run there.
     """
-    found = BACKENDS.get(label) or max(
-        (b for b in BACKENDS.values() if b.name == label), key=lambda b: b.version, default=None
-    )
+    if name == "auto":
+        return next(b for b in BACKENDS.values() if b.runs(recipe, device_type))
+    found = BACKENDS.get(name)
     if found is None:
         raise BackendUnavailableError(
-            f"there is no kernel backend {label!r}; there are {', '.join(BACKENDS)}"
+            f"There is no backend {name!r}; choose auto, {', '.join(sorted(BACKENDS))}."
         )
-    if device_type not in found.device_types:
-        raise BackendUnavailableError(f"kernel backend {found.label} does not run on {device_type}")
+    if not found.runs(recipe, device_type):
+        raise BackendUnavailableError(f"The backend {name} does not run recipe {recipe} on {device_type}.")
     return found

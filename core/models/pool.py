@@ -11,10 +11,11 @@ from specmon.core import paths
 from specmon.core.models.build import build_transformer
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import Passes, ReferencePasses
-from specmon.core.models.recipe import STREAMED, Recipe, resolve_recipe
+from specmon.core.models.recipe import Recipe, resolve_recipe
 from specmon.core.models.source import Source, open_model
 from specmon.core.models.tokenizer import Tokenizer
 from specmon.core.models.transformer import Transformer
+from specmon.kernels.registry import TRITON
 
 if TYPE_CHECKING:
     from specmon.core.models.streamed import StreamedModel
@@ -48,7 +49,7 @@ def open_passes(model: Transformer, streamed: StreamedModel | None, kv: KvCache)
 
 def stream(model: Transformer, recipe: Recipe) -> StreamedModel | None:
     """`model` behind streaming kernels where the recipe's backend has them (Triton is imported only then)."""
-    if recipe.backend != STREAMED:
+    if recipe.backend != TRITON.label:
         return None
     from specmon.core.models.streamed import StreamedModel
 

@@ -8,10 +8,9 @@ import torch
 
 from specmon.core.errors import UsageError
 from specmon.core.models.tensors import TensorFile
+from specmon.kernels.registry import REFERENCE, BackendUnavailableError, choose_backend
 
 RECIPES = ("q4", "bf16", "fp32")
-BACKENDS = ("auto", "reference", "triton")
-REFERENCE, STREAMED = "reference-1", "triton-1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,39 +21,43 @@ class Recipe:
     activation: torch.dtype
     kv: torch.dtype
     quantised: bool  # weights stay as the file stores them where a kernel takes that form
-    backend: str = REFERENCE
+    backend: str = REFERENCE.label
 
 
 def resolve_recipe(name: str, device: str, file: TensorFile, backend: str = "auto") -> Recipe:
     """The recipe `name` on `device` for the weights in `file`; "auto" is q4 on a CPU for Q4_1 weights, else bf16.
 
-    Backend "auto" is Triton's for bf16 on CUDA, else the reference.
-
+    `backend` is "auto" or one of `kernels.registry`.
     Raises: UsageError for a name that is unknown or cannot work here.
     """
     on_cpu = device.startswith("cpu")
     has_q4 = _holds_q4_1(file)
     if name == "auto":
         name = "q4" if on_cpu and has_q4 else "bf16"
-    streams = name == "bf16" and not on_cpu
-    if backend not in BACKENDS:
-        raise UsageError(f"There is no backend {backend!r}.", f"Choose {', '.join(BACKENDS)}.")
-    if backend == "triton" and not streams:
-        raise UsageError(f"The Triton backend runs recipe bf16 on CUDA, not {name} on {device}.")
     if name not in RECIPES:
         raise UsageError(f"There is no recipe {name!r}.", f"Choose auto, {', '.join(RECIPES)}.")
     if name == "q4" and not on_cpu:
         raise UsageError(f"Recipe q4 runs on a CPU only, not on {device}.", "Use --recipe bf16.")
     if name == "q4" and not has_q4:
         raise UsageError(f"{file.where} holds no Q4_1 weights for recipe q4.", "Use --recipe bf16.")
+    try:
+        chosen = choose_backend(backend, name, "cpu" if on_cpu else "cuda")
+    except BackendUnavailableError as refused:
+        raise UsageError(str(refused)) from refused
     if name == "fp32":
-        return Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
+        return Recipe(
+            name="fp32",
+            activation=torch.float32,
+            kv=torch.float32,
+            quantised=False,
+            backend=chosen.label,
+        )
     return Recipe(
         name=name,
         activation=torch.bfloat16,
         kv=torch.float32 if on_cpu else torch.bfloat16,
         quantised=name == "q4",
-        backend=STREAMED if streams and backend != "reference" else REFERENCE,
+        backend=chosen.label,
     )
 
 

@@ -8,7 +8,7 @@ import torch
 
 from specmon.kernels.accept.reference import accept_length
 from specmon.kernels.head.reference import argmax_rows, sharpen_top, top2_margin
-from specmon.kernels.registry import BackendUnavailableError, backend
+from specmon.kernels.registry import BackendUnavailableError, choose_backend
 
 
 @pytest.mark.parametrize("agrees", list(product([True, False], repeat=4)), ids=str)
@@ -64,17 +64,26 @@ def test_sharpen_top_row_has_the_same_bits_in_any_batch(
     assert_rows_stand_alone(sharpen, torch.randn(64))
 
 
-def test_registry_finds_a_backend_by_label_and_its_newest_by_name() -> None:
-    assert backend("reference-1").label == "reference-1"
-    assert backend("reference", "cuda").name == "reference"
+@pytest.mark.parametrize(
+    ("name", "recipe", "device_type", "label"),
+    [
+        ("auto", "bf16", "cuda", "triton-1"),
+        ("auto", "fp32", "cuda", "reference-1"),
+        ("auto", "q4", "cpu", "reference-1"),
+        ("reference", "bf16", "cuda", "reference-1"),
+    ],
+)
+def test_registry_chooses_a_backend(name: str, recipe: str, device_type: str, label: str) -> None:
+    assert choose_backend(name, recipe, device_type).label == label
 
 
-@pytest.mark.parametrize("label", ["reference-99", "triton-1", "", "Reference-1"])
-def test_registry_refuses_a_backend_that_is_not_there(label: str) -> None:
-    with pytest.raises(BackendUnavailableError, match="there are reference-1"):
-        backend(label)
-
-
-def test_registry_refuses_a_device_the_backend_does_not_run_on() -> None:
-    with pytest.raises(BackendUnavailableError, match="mps"):
-        backend("reference-1", "mps")
+@pytest.mark.parametrize(
+    ("name", "recipe", "device_type", "sentence"),
+    [
+        ("tensorrt", "bf16", "cuda", r"^There is no backend 'tensorrt'; choose auto, reference, triton\.$"),
+        ("triton", "q4", "cpu", r"^The backend triton does not run recipe q4 on cpu\.$"),
+    ],
+)
+def test_registry_refuses_what_is_not_there(name: str, recipe: str, device_type: str, sentence: str) -> None:
+    with pytest.raises(BackendUnavailableError, match=sentence):
+        choose_backend(name, recipe, device_type)
