@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import torch
 
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
+from specmon.core.decoders.setup import check_config, fan_out_of, open_link
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.drafters.base import Proposal
-from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
-from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
+from specmon.core.drafters.link import DraftLink
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
-from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.pool import ModelPool, Progress
 
 
@@ -51,7 +49,7 @@ class DecodeLane:
         self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._link = link
         if config.decoder != "ar" and link is None:
-            self._link = self._open_link(pool.cache_dir, clock, cores or {})
+            self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {})
         try:
             self._loaded = pool.target(
                 config.target, config.recipe, self._devices[0], progress, config.backend
@@ -184,7 +182,7 @@ class DecodeLane:
             prompt_tokens=len(tokens),
             reused_tokens=start,
             draft_len=self.config.draft_len if speculative else 0,
-            fan_out=self._fan_out() if self.config.decoder == "ssd" else None,
+            fan_out=fan_out_of(self.config) if self.config.decoder == "ssd" else None,
             sampling=request.sampling,
             seed=request.seed,
             max_new_tokens=request.max_new_tokens,
@@ -268,7 +266,7 @@ class DecodeLane:
         elif self.config.decoder == "sd":
             yield from sd_rounds(run, self._link, self.config.draft_len)
         else:
-            yield from ssd_rounds(run, self._link, self.config.draft_len, self._fan_out())
+            yield from ssd_rounds(run, self._link, self.config.draft_len, fan_out_of(self.config))
 
     def _true_text(self, tokens: list[int], start: int, request: Request, chooser: Chooser) -> list[int]:
         """Decode the request with AR, for a scripted drafter to know; nothing of it is shown or kept."""
@@ -289,44 +287,3 @@ class DecodeLane:
         row_counts = (1,) if self._link is None else (1, self.config.draft_len + 1)
         with torch.inference_mode():
             self._target.warm(row_counts, taps)
-
-    # --- configuration -----------------------------------------------------------------------------------------
-
-    def _fan_out(self) -> tuple[int, ...]:
-        widths = self.config.fan_out
-        return widths * (self.config.draft_len + 1) if len(widths) == 1 else widths
-
-    def _open_link(self, cache_dir: Path, clock: Callable[[], int], cores: Mapping[str, int]) -> DraftLink:
-        """A worker starts loading at once, beside the target."""
-        device = self._devices[-1]
-        spec = DrafterSpec(
-            name=resolve_name(self.config.draft, self.config.target),
-            target=self.config.target,
-            recipe=self.config.recipe,
-            backend=self.config.backend,
-            device=device,
-            draft_len=self.config.draft_len,
-            n_branches=sum(self._fan_out()) if self.config.decoder == "ssd" else 0,
-            cache_dir=cache_dir,
-        )
-        if len(self._devices) == 1:
-            with torch.inference_mode():
-                return InlineLink(build_drafter(spec), clock)
-        return WorkerLink(build_drafter, (spec,), device=device, core=cores.get(device), clock=clock)
-
-
-def check_config(config: LaneConfig) -> None:
-    """Raises: UsageError where numbers cannot work, whatever the model."""
-    if config.decoder == "ar":
-        return
-    if not 1 <= config.draft_len < MAX_ROWS:
-        raise UsageError(f"draft_len {config.draft_len} cannot work.", f"Choose 1 to {MAX_ROWS - 1}.")
-    if config.decoder != "ssd":
-        return
-    if len(config.fan_out) not in (1, config.draft_len + 1):
-        raise UsageError(
-            f"fan_out has {len(config.fan_out)} entries for draft_len {config.draft_len}.",
-            f"Give one for all, or {config.draft_len + 1}.",
-        )
-    if min(config.fan_out) < 0 or sum(config.fan_out) < 1:
-        raise UsageError("fan_out must be 0 or more for each accepted_len, and more than 0 for one.")

@@ -58,7 +58,7 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
             probs=ready.probs[: sheet.requested_k],
             features=ready.features,
         )
-        widths = _widths(fan_out, len(proposal.tokens))
+        widths = fan_out[: len(proposal.tokens) + 1]
         link.prepare(widths, draft_len)
         outcome = run.verify(sheet, proposal)
         link.outcome(outcome)
@@ -72,10 +72,3 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
             [] if run.drain(sheet) else [Span(0, "main", kind, sheet.t1, run.clock(), sheet.index + 1)]
         )
         yield from run.close(sheet)
-
-
-def _widths(fan_out: tuple[int, ...], drafted: int) -> tuple[int, ...]:
-    """Branches per accepted_len 0 … drafted; one number serves all."""
-    if len(fan_out) == 1:
-        return fan_out * (drafted + 1)
-    return fan_out[: drafted + 1]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.tiny_models import TinyModels
 
-from specmon.core.decoders.lane import check_config
+from specmon.core.decoders.setup import check_config
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import SpecmonError, UsageError
 

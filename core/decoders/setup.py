@@ -1,0 +1,65 @@
+"""A lane's configuration: what cannot work is refused, and its drafter is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
+from specmon.core.engine.messages import LaneConfig
+from specmon.core.errors import UsageError
+from specmon.core.models.passes import MAX_ROWS
+
+
+def fan_out_of(config: LaneConfig) -> tuple[int, ...]:
+    """Branches for each accepted_len 0 … draft_len; one number serves all."""
+    widths = config.fan_out
+    return widths * (config.draft_len + 1) if len(widths) == 1 else widths
+
+
+def open_link(
+    config: LaneConfig,
+    devices: tuple[str, ...],
+    cache_dir: Path,
+    clock: Callable[[], int],
+    cores: Mapping[str, int],
+) -> DraftLink:
+    """The drafter `config` names, on the last of `devices`: a worker, which starts loading at once, or here.
+
+    Raises: UsageError or SpecmonError where there is no such drafter (a worker says so when it is first asked).
+    """
+    device = devices[-1]
+    spec = DrafterSpec(
+        name=resolve_name(config.draft, config.target),
+        target=config.target,
+        recipe=config.recipe,
+        backend=config.backend,
+        device=device,
+        draft_len=config.draft_len,
+        n_branches=sum(fan_out_of(config)) if config.decoder == "ssd" else 0,
+        cache_dir=cache_dir,
+    )
+    if len(devices) == 1:
+        with torch.inference_mode():
+            return InlineLink(build_drafter(spec), clock)
+    return WorkerLink(build_drafter, (spec,), device=device, core=cores.get(device), clock=clock)
+
+
+def check_config(config: LaneConfig) -> None:
+    """Raises: UsageError where numbers cannot work, whatever the model."""
+    if config.decoder == "ar":
+        return
+    if not 1 <= config.draft_len < MAX_ROWS:
+        raise UsageError(f"draft_len {config.draft_len} cannot work.", f"Choose 1 to {MAX_ROWS - 1}.")
+    if config.decoder != "ssd":
+        return
+    if len(config.fan_out) not in (1, config.draft_len + 1):
+        raise UsageError(
+            f"fan_out has {len(config.fan_out)} entries for draft_len {config.draft_len}.",
+            f"Give one for all, or {config.draft_len + 1}.",
+        )
+    if min(config.fan_out) < 0 or sum(config.fan_out) < 1:
+        raise UsageError("fan_out must be 0 or more for each accepted_len, and more than 0 for one.")
