@@ -16,6 +16,7 @@ from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
+from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.pool import open_passes, stream
@@ -54,10 +55,11 @@ def resolve_name(draft: str, target: str) -> str:
 
     Raises: UsageError where there is no shipped head for it.
     """
+    embedded = target == EMBEDDED or Path(target).name == SMOLLM2.filename
     if draft == "auto":
-        return SHIPPED_DRAFT if target == EMBEDDED else "ngram"
+        return SHIPPED_DRAFT if embedded else "ngram"
     if draft == "eagle3":
-        if target != EMBEDDED:
+        if not embedded:
             raise UsageError(f"No EAGLE-3 head ships for {target}.", "Give the head's folder with --draft.")
         return SHIPPED_EAGLE3
     return draft

@@ -32,6 +32,7 @@ def build(tiny: TinyModels, name: str | Path) -> Drafter:
         ("auto", "smollm2", "smollm2-draft-16m"),
         ("auto", "/some/folder", "ngram"),
         ("eagle3", "smollm2", "smollm2-eagle3"),
+        ("eagle3", "/models/SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-eagle3"),
         ("scripted:0.5", "smollm2", "scripted:0.5"),
     ],
 )
