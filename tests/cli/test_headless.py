@@ -180,6 +180,33 @@ def test_run_json_is_the_object_alone(
     assert json.loads(out)["text"] == "one two three."
 
 
+@pytest.mark.parametrize(
+    ("content", "prompt"),
+    [
+        ("Count.\n", "Count."),
+        ("Count.\r\n", "Count."),
+        ("Count.\n\n", "Count.\n"),
+        (" One,\r\ntwo \r", " One,\r\ntwo \r"),
+    ],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+def test_prompt_from_a_stream_loses_one_final_newline(
+    cli: Callable[..., Any],
+    engine: Callable[..., ScriptedClient],
+    tmp_path: Path,
+    content: str,
+    prompt: str,
+    from_file: bool,
+) -> None:
+    client = engine(DONE)
+    (tmp_path / "prompt").write_bytes(content.encode())
+    option = ("--prompt-file", str(tmp_path / "prompt")) if from_file else ()
+    cli("run", "--json", *option, stdin=b"" if from_file else content.encode())
+    generate = client.sent[1]
+    assert isinstance(generate, Generate)
+    assert generate.request.messages == (("user", prompt),)
+
+
 def test_interrupted_run_is_summed_up_and_exits_130(
     cli: Callable[..., Any], engine: Callable[..., ScriptedClient], turn: Callable[..., list[AnyEvent]]
 ) -> None:

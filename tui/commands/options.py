@@ -164,7 +164,10 @@ def parse_fan_out(text: str, draft_len: int) -> tuple[int, ...]:
 
 
 def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal: bool) -> str | None:
-    """The prompt from wherever it was given, None if nowhere. Raises: UsageError."""
+    """The prompt from wherever it was given, None if nowhere; a file's final newline is not part of it.
+
+    Raises: UsageError.
+    """
     if prompt is not None and prompt_file is not None:
         raise UsageError("Both --prompt and --prompt-file are given.", "Use one of them.")
     if prompt is not None:
@@ -173,12 +176,15 @@ def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal:
         return None
     try:
         if prompt_file is None or str(prompt_file) == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
-        return prompt_file.read_text(encoding="utf-8")
+            content = sys.stdin.buffer.read()
+        else:
+            content = prompt_file.read_bytes()
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"The prompt in {prompt_file or 'stdin'} is not UTF-8 text.") from error
     except OSError as error:
         raise UsageError(f"The prompt cannot be read from {prompt_file}: {error.strerror}.") from error
+    return text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")
 
 
 def check_record(record: Path | None, force: bool) -> None:
