@@ -155,7 +155,7 @@ def test_bandwidth_in_three_lines() -> None:
 def test_ms_per_token_waits_for_its_first_window() -> None:
     ledger = fed(StreamBuilder().header().turn().play([(2, True)]).events)
     assert (
-        "first window closes at 64 tokens: 4 so far"
+        "first window closes at 64 tokens: 3 so far"
         in texts(render_ms_per_token(View(ledger=ledger), 58, 11))[1]
     )
 
@@ -167,14 +167,29 @@ def test_ms_per_token_writes_window_cumulative_and_floor() -> None:
     floor = floor_ms_per_token(turn, 64)
     body = "\n".join(texts(render_ms_per_token(View(ledger=ledger), 58, 11)))
     assert f"{newest.ms_per_token:.2f} window" in body
-    assert f"{newest.cumulative_ms_per_token:.2f} all" in body
+    assert f"{turn.ms_per_token:.2f} all" in body
     assert f"{floor:.2f} floor" in body
 
 
+def test_ms_per_token_all_is_the_turns_own_figure_past_the_last_window() -> None:
+    events = StreamBuilder().header().turn().play([(2, True)] * 23 + [(0, False)] * 8).end().events
+    turn = fed(events).lanes[0].turns[0]
+    assert f"{turn.ms_per_token:.2f}" != f"{turn.windows(64)[-1].cumulative_ms_per_token:.2f}"
+    body = "\n".join(texts(render_ms_per_token(View(ledger=fed(events)), 58, 11)))
+    assert f"{turn.ms_per_token:.2f} all" in body
+
+
+def test_ms_per_token_of_an_ended_turn_waits_for_no_window() -> None:
+    ledger = fed(StreamBuilder().header().turn().play([(2, True)]).end().events)
+    said = texts(render_ms_per_token(View(ledger=ledger), 58, 11))[1]
+    assert f"{ledger.lanes[0].turns[0].ms_per_token:.2f} all: ended at 3 of 64 tokens" in said
+
+
 def test_ms_per_token_writes_both_figures_where_they_are_equal() -> None:
-    ledger = fed(ssd_stream(28))
-    newest = ledger.lanes[0].turns[0].windows(64)[-1]
-    assert newest.ms_per_token == newest.cumulative_ms_per_token
+    ledger = played("ar", 64)
+    turn = ledger.lanes[0].turns[0]
+    newest = turn.windows(64)[-1]
+    assert newest.ms_per_token == turn.ms_per_token
     for height in (5, 11):
         body = "\n".join(texts(render_ms_per_token(View(ledger=ledger), 58, height)))
         assert f"{newest.ms_per_token:.2f} window" in body

@@ -60,7 +60,12 @@ def render_ms_per_token(view: View, width: int, height: int) -> list[Line]:
 def _waiting(turn: TurnMetrics | None, size: int) -> str:
     if turn is None:
         return "no turn yet"
-    return f"the first window closes at {size:,} tokens: {turn.n_tokens} so far"
+    decoded = turn.decoded_tokens
+    if turn.end is None:
+        return f"the first window closes at {size:,} tokens: {decoded:,} so far"
+    if turn.ms_per_token is None:
+        return "the turn ended before its first round"
+    return f"{_figure(turn.ms_per_token)} all: ended at {decoded:,} of {size:,} tokens"
 
 
 def _windows(view: View) -> list[Window]:
@@ -82,9 +87,9 @@ def _chart(
     floor = floor_ms_per_token(turn, view.last_rounds)
     shown, per_window = _fitted(windows, plot_cells, whole=view.mode == "ALL")
     rows = max(lines - axis_rows, 1)
-    scale = _scale(shown, floor, rows)
+    scale = _scale(shown, turn.ms_per_token, floor, rows)
     columns = [cell for window in shown for cell in [_column(window, scale, signs)] * per_window][:plot_cells]
-    labels = _labels(windows[-1], floor, scale)
+    labels = _labels(windows[-1], turn.ms_per_token, floor, scale)
     body = []
     for row in range(rows - 1, -1, -1):
         line: Line = [(_axis_label(scale, row) + signs.axis, "muted")]
@@ -104,8 +109,8 @@ def _fitted(windows: Sequence[Window], cells: int, *, whole: bool) -> tuple[list
     return [max(part, key=lambda window: window.ms_per_token) for part in parts], 1
 
 
-def _scale(shown: Sequence[Window], floor: float | None, rows: int) -> _Scale:
-    top = max(max(w.ms_per_token, w.cumulative_ms_per_token) for w in shown)
+def _scale(shown: Sequence[Window], whole: float | None, floor: float | None, rows: int) -> _Scale:
+    top = max(whole or 0.0, *(max(w.ms_per_token, w.cumulative_ms_per_token) for w in shown))
     low, floored = (floor, True) if floor is not None and rows > 1 else (0.0, False)
     bands = rows - floored
     step = nice_step(max(top - low, top * 0.01) * 1.0001, bands, FINE_STEPS)
@@ -143,15 +148,19 @@ def _plot_row(
     return [*(drawn[row] for drawn in columns), (rest * (cells - len(columns)), "floor")]
 
 
-def _labels(newest: Window, floor: float | None, scale: _Scale) -> dict[int, tuple[str, str]]:
-    """The newest figures, each beside its row or the nearest free one."""
-    figures = [(newest.ms_per_token, "window", "device0"), (newest.cumulative_ms_per_token, "all", "text")]
+def _labels(
+    newest: Window, whole: float | None, floor: float | None, scale: _Scale
+) -> dict[int, tuple[str, str]]:
+    """The newest window's figure and the whole turn's, each beside its row or the nearest free one."""
+    figures = [(newest.ms_per_token, "window", "device0")]
+    if whole is not None:
+        figures.append((whole, "all", "text"))
     figures.sort(key=lambda figure: figure[0])
     labels: dict[int, tuple[str, str]] = {}
     if floor is not None and scale.floored:
         labels[0] = (f" {_figure(floor)} floor", "floor")
     lowest = len(labels)
-    for above, (value, name, role) in zip((1, 0), figures, strict=True):
+    for above, (value, name, role) in zip(reversed(range(len(figures))), figures, strict=True):
         row = max(min(scale.row_of(value), scale.rows - 1 - above), lowest)
         if row < scale.rows:
             labels[row] = (f" {_figure(value)} {name}", role)
