@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.geometry import Region
 
-from specmon.tui.screens.arrangement import MIN_HEIGHT, MIN_WIDTH, PANELS, Chrome, Places, arrange
+from specmon.tui.screens.arrangement import (
+    MIN_HEIGHT,
+    MIN_WIDTH,
+    PANELS,
+    Chrome,
+    Places,
+    arrange,
+    too_small,
+)
 from specmon.tui.screens.race_arrangement import arrange_race
 
 widths, heights = st.integers(MIN_WIDTH, 400), st.integers(MIN_HEIGHT, 150)
@@ -37,6 +45,16 @@ def test_cockpit_tiles_the_terminal(width: int, height: int, chrome: Chrome, zoo
 @given(widths, heights, st.integers(2, 4), st.sampled_from([0, 5]))
 def test_race_tiles_the_terminal(width: int, height: int, lanes: int, strip_rows: int) -> None:
     assert_tiles(arrange_race(width, height, lanes, strip_rows=strip_rows), width, height)
+
+
+@pytest.mark.parametrize(("width", "height"), [(79, 24), (40, 10), (20, 10)])
+def test_too_small_message_fits_and_gives_both_sizes(width: int, height: int) -> None:
+    lines = too_small(width, height)
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= height
+    said = "".join(lines)
+    assert "80×24" in said
+    assert f"{width}×{height}" in said
 
 
 @pytest.mark.parametrize(("width", "height"), [(79, 24), (80, 23), (1, 1), (0, 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.feeds.seek import go_to
 from specmon.tui.screens.replay import ReplayScreen
 from specmon.tui.widgets.lines import plain
+from specmon.tui.widgets.numbers import clock
+from specmon.tui.widgets.status_line import render_status
 
 from .conftest import HEADER, MS, FakeClock, lane_event, turn_events
 from .test_monitor import press
@@ -175,6 +178,17 @@ async def test_whole_file_strip_marks_here_turns_and_misses(replay_app: ReplayAp
         assert rows[2].split() == ["misses", "···◇·······◇····◇·····"]
         assert rows[3] == " turns    1 SSD K4 ────⌁▲ SSD K4"
         assert rows[1].count(" ") >= 2  # no round in a prefill's column
+
+
+async def test_strip_and_status_give_one_time(replay_app: ReplayApp) -> None:
+    async with replay_app().run_test(size=COMPACT) as pilot:
+        screen = await paused_at(pilot, "2/1")
+        view = screen.view()
+        assert view.replay is not None
+        off = replace(view.replay, t=view.replay.t // MS * MS + MS * 7 // 10)
+        status = plain(render_status(replace(view, replay=off), 200, 1)[0])
+        assert clock(off.t) in status
+        assert f"{clock(view.replay.t)}/{clock(view.replay.t_end)}" in plain(screen.lines["strip"].lines[0])
 
 
 async def test_every_key_is_harmless(replay_app: ReplayApp) -> None:

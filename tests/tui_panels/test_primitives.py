@@ -24,7 +24,7 @@ from specmon.tui.widgets.lines import (
     runs,
     spread,
 )
-from specmon.tui.widgets.numbers import gigabytes, ms, percent, short, size, us
+from specmon.tui.widgets.numbers import clock, gigabytes, ms, percent, short, size, us
 from specmon.tui.widgets.palette import Palette, textual_theme
 
 SETS = pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
@@ -247,3 +247,7 @@ def test_changed_cells_hold_every_difference(before: Line, after: Line, cells: i
         return found
 
     assert outside(before) == outside(after)
+
+
+def test_times_of_a_recording_are_those_that_have_passed() -> None:
+    assert (clock(1_999_999), clock(61_500_900_000), clock(-5)) == ("0:00.001", "1:01.500", "0:00.000")

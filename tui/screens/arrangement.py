@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 from textual.geometry import Region
 
@@ -51,6 +52,12 @@ def arrange(width: int, height: int, chrome: Chrome, zoom: str | None = None) ->
     else:
         places |= _compact(body)
     return places
+
+
+def too_small(width: int, height: int) -> list[str]:
+    """What a terminal that is too small says instead, in lines that fit it."""
+    said = f"specmon needs {MIN_WIDTH}×{MIN_HEIGHT}; this terminal has {width}×{height}."
+    return [f" {line}" for text in (said, "q quits") for line in wrap(text, max(width - 1, 1))]
 
 
 def _full(body: Region) -> Places:

@@ -17,7 +17,7 @@ from specmon.core.metrics.round_filter import HELP as FILTER_HELP
 from specmon.core.metrics.round_filter import RoundFilter, parse_filter
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.core.metrics.windows import WINDOW_SIZES, fitting_window
-from specmon.tui.screens.arrangement import Chrome, Places, arrange
+from specmon.tui.screens.arrangement import Chrome, Places, arrange, too_small
 from specmon.tui.screens.ask import AskScreen
 from specmon.tui.screens.deck import Deck
 from specmon.tui.screens.formulas import FormulasScreen
@@ -189,12 +189,7 @@ class Cockpit(Stage):
         if "log" in places:
             self.lines["log"].put(log_lines(self.pump, places["log"].width, places["log"].height))
         if "too-small" in places:
-            self.lines["too-small"].put(
-                [
-                    [(f" specmon needs 80×24; this terminal has {width}×{height}.", "warning")],
-                    [(" q quits", "muted")],
-                ]
-            )
+            self.lines["too-small"].put([[(text, "warning")] for text in too_small(width, height)])
 
     def hint_keys(self) -> list[Binding]:
         """The keys the hint row tells of."""

@@ -12,6 +12,7 @@ from specmon.tui.feeds.stops import FOLD_NS
 from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line, fit
+from specmon.tui.widgets.numbers import clock
 
 LABEL = 10  # cells of the row labels in the tall form
 TALL_ROWS = 5
@@ -135,12 +136,6 @@ class FileStrip:
         loop = " · A-B loop" if self.playback.loop else ""
         line: Line = [(f" {self.signs.here} here{loop}", "muted")]
         return line + [(f" · {safe_text(note, self.signs.ascii)}", "warning") for note in notes]
-
-
-def clock(ns: int) -> str:
-    """A time of the file as 0:01.500."""
-    minutes, seconds = divmod(ns / 1e9, 60)
-    return f"{minutes:.0f}:{seconds:06.3f}"
 
 
 def _write(cells: list[str], at: int, text: str) -> None:

@@ -12,7 +12,7 @@ from specmon.core.engine.messages import Request
 from specmon.core.metrics.race import Race, standings
 from specmon.core.metrics.race_tokens import difference_at
 from specmon.core.metrics.race_why import race_why
-from specmon.tui.screens.arrangement import Places
+from specmon.tui.screens.arrangement import Places, too_small
 from specmon.tui.screens.deck import Deck
 from specmon.tui.screens.help import HelpScreen
 from specmon.tui.screens.keys import hint_line, key
@@ -170,7 +170,7 @@ class RaceBoard(Stage):
         self.lines["output"].put([output_line(self)])
         self.lines["hints"].put([self.said or hint_line(self.keys, self.app.size.width)])
         if "too-small" in places:
-            self.lines["too-small"].put([[(" specmon needs 80×24; q quits.", "warning")]])
+            self.lines["too-small"].put([[(text, "warning")] for text in too_small(*self.app.size)])
 
     # --- looking closer -------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from specmon.tui.feeds.feed import FeedItem, Warned
 from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.screens.arrangement import Places
 from specmon.tui.screens.cockpit import JUMP_KEYS
-from specmon.tui.screens.file_strip import TALL_ROWS, FileStrip, clock
+from specmon.tui.screens.file_strip import TALL_ROWS, FileStrip
 from specmon.tui.screens.keys import key
 from specmon.tui.screens.player import PLACE_KEYS, PLAY_KEYS, Player
 from specmon.tui.screens.race_board import END_KEYS, LOOK_KEYS, RaceBoard
@@ -22,6 +22,7 @@ from specmon.tui.view import View
 from specmon.tui.widgets.cells import clip, safe_text
 from specmon.tui.widgets.glyphs import glyphs
 from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.numbers import clock
 
 
 class RaceReplayScreen(Player, RaceBoard):

@@ -13,6 +13,12 @@ def us(ns: float | None) -> str:
     return "n/a" if ns is None else f"{ns / 1e3:,.0f}"
 
 
+def clock(ns: int) -> str:
+    """A time of a recording to the millisecond that has passed: 1500000000 -> "0:01.500"."""
+    minutes, ms = divmod(max(ns, 0) // 1_000_000, 60_000)
+    return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"
+
+
 def percent(fraction: float | None) -> str:
     """0.923 -> "92 %"."""
     return "n/a" if fraction is None else f"{100 * fraction:.0f} %"

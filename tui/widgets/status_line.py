@@ -11,7 +11,7 @@ from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, fit, line_width, spread
 from specmon.tui.widgets.moment import lane_of, turn_of
-from specmon.tui.widgets.numbers import size
+from specmon.tui.widgets.numbers import clock, size
 from specmon.tui.widgets.panel import Panel
 
 ROOMY = 120  # columns from which nothing is abbreviated
@@ -119,18 +119,13 @@ def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Fie
         number = f"turn {here:,}/{max(replay.turns, here):,} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)
         fields += [_Field(8, models), _Field(2, [(number, "muted"), (label, "text")])]
-    fields.append(_Field(4, [(_clock(replay.t), "title"), (f"/{_clock(replay.t_end)}", "muted")]))
+    fields.append(_Field(4, [(clock(replay.t), "title"), (f"/{clock(replay.t_end)}", "muted")]))
     if turn is not None:
         so_far = replay.round or turn.n_rounds
         rounds = f"{so_far:,}/{max(replay.rounds, so_far):,}"
         fields.append(_Field(1, [("round ", "muted"), (rounds, "text")]))
     speed = f"{replay.speed:g}{signs.times} real time" if replay.real_time else f"{replay.speed:g} rounds/s"
     return [*fields, _Field(5, [(speed, "muted")])]
-
-
-def _clock(ns: int) -> str:
-    minutes, ms = divmod(max(ns, 0) // 1_000_000, 60_000)
-    return f"{minutes}:{ms // 1000:02}.{ms % 1000:03}"
 
 
 def _right(view: View) -> Line:
