@@ -138,14 +138,18 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="Refused"):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, tag="Recording"):
-    """Where the recording is kept (None: not kept), how long and large it is; on change and once a second."""
+    """Where the recording is kept (None: not kept), how long and large it is; on change and once a second.
+
+    `whole`: no event is missing from the spool for good.
+    """
 
     path: str | None
     seconds: float
     bytes: int
     error: str | None = (
-        None  # set when the spool cannot be written: decoding goes on, a Gap says what is missing
+        None  # set when spool or file cannot be written: decoding goes on, a Gap says what is missing
     )
+    whole: bool = True
 
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="Dropped"):

@@ -53,6 +53,7 @@ class Recorder:
         self._frame_events = 0  # of the frame being built, those handed to `write`
         self._frame_gap = 0
         self._missing = 0  # events not written and not yet said so by a `Gap`
+        self._is_lossless = True
         self._fd = -1
         self._offset = 0
         self._error: str | None = None
@@ -110,6 +111,7 @@ class Recorder:
             seconds=self._builder.last_t / 1e9,
             bytes=keeper.bytes_copied if keeper is not None else self._offset,
             error=self._error or (keeper.error if keeper is not None else None),
+            whole=self._is_lossless,
         )
 
     def close(self) -> None:
@@ -161,6 +163,7 @@ class Recorder:
             self._builder.add(keys_only(event) if self._branches == "keys" else event)
         except (ValueError, OverflowError, TypeError) as error:
             self._missing += 1
+            self._is_lossless = False
             _log.warning("an event cannot be recorded: %s", error)
             return
         self._naming.see(event)
@@ -194,6 +197,7 @@ class Recorder:
         except OSError as error:
             self._builder.events_packed, self._builder.rounds_packed = counts
             self._missing += self._frame_events
+            self._is_lossless = False
             self._error = self._describe(error)
         else:
             self._offset += len(chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,8 +67,13 @@ class ScriptedClient:
     def death(self) -> EngineDeath | None:
         return None if self.alive else self._dies
 
+    def poll(self) -> list[Any]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
     def close(self, timeout_s: float) -> None:
         self.closed = True
+        self._waiting += self._answers.get("Shutdown", [])
         self.patience_s = timeout_s
 
     def kinds(self) -> list[str]:
@@ -205,6 +211,103 @@ def test_prompt_from_a_stream_loses_one_final_newline(
     generate = client.sent[1]
     assert isinstance(generate, Generate)
     assert generate.request.messages == (("user", prompt),)
+
+
+FULL = "/there/a.session cannot be written: no space left on device."
+
+
+def kept(**fields: Any) -> Recording:
+    return Recording(path="/there/a.session", seconds=1.0, bytes=100, **fields)
+
+
+@pytest.mark.parametrize(
+    "notices",
+    [
+        {"Record": [kept()], "Generate": [kept(error=FULL)] * 3, "Shutdown": [kept(error=FULL)]},
+        {"Record": [kept()], "Shutdown": [kept(error=FULL)]},
+        {"Record": [kept()], "Generate": [kept(error=FULL, whole=False)], "Shutdown": [kept(whole=False)]},
+    ],
+    ids=["from the first", "at the end", "for a while"],
+)
+def test_recording_that_lacks_events_fails_a_run_that_went_through(
+    cli: Callable[..., Any],
+    engine: Callable[..., ScriptedClient],
+    turn: Callable[..., list[AnyEvent]],
+    tmp_path: Path,
+    notices: dict[str, list[Any]],
+) -> None:
+    told = notices.get("Generate", [])
+    engine({**DONE, **notices, "Generate": [*told, *turn(), Idle(of="Generate")]})
+    code, out, err = cli("run", "--plain", "-p", "Count.", "--record", str(tmp_path / "a.session"))
+    assert (code, out) == (1, "one two three.")
+    assert err.count("no space left") == 1
+    assert "· incomplete recording /there/a.session" in err
+    assert err.splitlines()[-1] == "specmon: The recording /there/a.session is incomplete."
+
+
+def test_recording_that_was_behind_for_a_while_is_fine(
+    cli: Callable[..., Any],
+    engine: Callable[..., ScriptedClient],
+    turn: Callable[..., list[AnyEvent]],
+    tmp_path: Path,
+) -> None:
+    answers = {"Record": [kept()], "Generate": [kept(error=FULL), *turn(), Idle(of="Generate")]}
+    engine({**DONE, **answers, "Shutdown": [kept()]})
+    code, _, err = cli("run", "--json", "-p", "Count.", "--record", str(tmp_path / "a.session"))
+    assert (code, err) == (0, f"specmon: {FULL}\n")
+
+
+def test_spool_that_cannot_be_written_is_told_once_and_harms_nothing(
+    cli: Callable[..., Any], engine: Callable[..., ScriptedClient], turn: Callable[..., list[AnyEvent]]
+) -> None:
+    none = Recording(path=None, seconds=0, bytes=0, error="The recording cannot be written.", whole=False)
+    engine({**DONE, "Generate": [none, none, *turn(), Idle(of="Generate")], "Shutdown": [none]})
+    code, _, err = cli("run", "--json", "-p", "Count.")
+    assert (code, err) == (0, "specmon: The recording cannot be written.\n")
+
+
+def test_race_with_an_incomplete_recording_exits_1(
+    cli: Callable[..., Any],
+    engine: Callable[..., ScriptedClient],
+    turn: Callable[..., list[AnyEvent]],
+    tmp_path: Path,
+) -> None:
+    answers = {"Record": [kept()], "Race": [*turn(), *turn(lane=1), Idle(of="Race")]}
+    engine({**DONE, **answers, "Shutdown": [kept(error=FULL)]})
+    record = ("--record", str(tmp_path / "a.session"))
+    code, out, err = cli("race", "--json", "-p", "Count.", "--lanes", "sd,sd", *record)
+    assert (code, json.loads(out)["equal"]) == (1, True)
+    assert "is incomplete" in err
+
+
+class SelfEnding(ScriptedClient):
+    """Sends its own process SIGTERM in the middle of a request."""
+
+    def wait(self, timeout_s: float) -> list[Any]:
+        items = super().wait(timeout_s)
+        if items == ["SIGTERM"]:
+            signal.raise_signal(signal.SIGTERM)
+        return items
+
+
+def test_terminated_run_is_summed_up_and_exits_143(
+    cli: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    engine: Callable[..., ScriptedClient],
+    turn: Callable[..., list[AnyEvent]],
+) -> None:
+    engine({})
+    client = SelfEnding(
+        {**DONE, "Generate": [*turn()[:4], "SIGTERM"], "Cancel": [turn()[-1], Idle(of="Generate")]}
+    )
+    monkeypatch.setattr(EngineClient, "start", lambda **_: client)
+    before = signal.getsignal(signal.SIGTERM)
+    code, out, err = cli("run", "--plain", "-p", "Count.")
+    assert (code, out) == (143, "one two.")
+    assert "SD · draft n-gram" in err
+    assert client.kinds() == ["Load", "Generate", "Cancel"]
+    assert client.closed
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_interrupted_run_is_summed_up_and_exits_130(

@@ -211,7 +211,7 @@ def test_full_disk_is_told_and_leaves_a_gap(recorder: Recorder, disk: FullDisk, 
     assert "no space left on device" in (recorder.stats().error or "")
     disk.full = False
     put(recorder, mark(6))
-    assert recorder.stats().error is None
+    assert (recorder.stats().error, recorder.stats().whole) == (None, False)
     recorder.close()
     gap = Gap(t=6, count=3, reason="the recording could not be written")
     assert read(path) == [HEADER, LANE, mark(2), gap, mark(6)]
@@ -248,6 +248,7 @@ def test_kept_file_that_could_not_be_written_leaves_the_spool(
     recorder.keep(tmp_path / "kept.session")
     recorder.close()
     assert "no space left on device" in (recorder.stats().error or "")
+    assert recorder.stats().whole
     assert [spool.path for spool in list_recoverable(tmp_path / "state")] == [spool_of(recorder)]
     disk.full = False
     assert read(recover(spool_of(recorder), tmp_path / "saved.session")) == [HEADER, mark(1)]

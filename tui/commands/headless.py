@@ -30,7 +30,7 @@ CLOSE_INTERRUPTED_WITHIN_S = 1.0
 class Headless:
     """An engine whose events go to `on_event`; its progress and notes go to stderr.
 
-    `recording` is where the recording is kept, None where it is not.
+    Each thing that is wrong with the recording is said once.
     """
 
     def __init__(self, client: EngineClient, on_event: Callable[[Event], None]) -> None:
@@ -38,7 +38,24 @@ class Headless:
         self._on_event = on_event
         self._last_step = ""
         self._close_within_s = CLOSE_WITHIN_S
-        self.recording: str | None = None
+        self._recording: Recording | None = None
+        self._said: set[str] = set()
+
+    @property
+    def recording(self) -> str | None:
+        """Where the recording is kept, None where it is not."""
+        return None if self._recording is None else self._recording.path
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the kept recording lacks events."""
+        last = self._recording
+        return last is not None and last.path is not None and not (last.whole and last.error is None)
+
+    def check_recording(self) -> None:
+        """Raises: SpecmonError if the kept recording lacks events."""
+        if self.incomplete:
+            raise SpecmonError(f"The recording {self.recording} is incomplete.")
 
     def __enter__(self) -> Headless:
         return self
@@ -47,6 +64,10 @@ class Headless:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._client.close(timeout_s=self._close_within_s)
+        while items := self._client.poll():
+            for item in items:
+                if isinstance(item, Recording):
+                    self._take_recording(item)
 
     def do(self, command: Command) -> None:
         """Carry out one command to its end.
@@ -105,8 +126,12 @@ class Headless:
             case Ready(notes=notes):
                 for text in notes:
                     say(text)
-            case Recording(path=path, error=error):
-                self.recording = path
-                if error:
-                    say(error)
+            case Recording():
+                self._take_recording(notice)
         return False
+
+    def _take_recording(self, notice: Recording) -> None:
+        self._recording = notice
+        if notice.error is not None and notice.error not in self._said:
+            self._said.add(notice.error)
+            say(notice.error)

@@ -1,6 +1,6 @@
 """The `specmon` command: sub-commands, and how errors become one sentence and an exit code.
 
-Exit codes: 0 ok, 1 runtime failure, 2 usage, 130 interrupt. Every sub-command imports what it needs when it
+Exit codes: 0 ok, 1 runtime failure, 2 usage, 130 interrupt, 143 SIGTERM. Every sub-command imports what it needs when it
 runs, so that `specmon --help` stays instant.
 """
 

@@ -11,6 +11,7 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
+from specmon.tui.commands.ending import terminable
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
 from specmon.tui.commands.screen import look, open_monitor
@@ -125,15 +126,16 @@ def decode(
     report = Report(None if json else TextStream(sys.stdout))
     engine = Headless(EngineClient.start(debug=debug), report.feed)
     try:
-        with engine:
+        with terminable(), engine:
             for lane, config in enumerate(configs):
                 engine.do(Load(lane=lane, config=config))
             if record is not None:
                 engine.record(record, force)
             engine.do(Race(request=request))
     finally:
-        figures = report.finish(engine.recording)
+        figures = report.finish(engine.recording, incomplete=engine.incomplete)
     check_result(figures)
+    engine.check_recording()
 
 
 def check_result(figures: Summary | RaceSummary | None) -> None:

@@ -28,10 +28,10 @@ class Report:
         if self._stream is not None and event.lane == 0:
             self._stream.write(text_of(event))
 
-    def finish(self, session: str | None) -> Summary | RaceSummary | None:
+    def finish(self, session: str | None, *, incomplete: bool = False) -> Summary | RaceSummary | None:
         """End the text; then the newest turn's figures: JSON on stdout if there was no text, else on stderr.
 
-        A stream with turns on several lanes is summed up as a race.
+        A stream with turns on several lanes is summed up as a race. `incomplete`: `session` lacks events.
         Returns: the figures, None if there was no turn.
         """
         if self._stream is not None:
@@ -47,7 +47,10 @@ class Report:
         if self._stream is None:
             write_json(msgspec.to_builtins(figures))
         else:
-            lines = race_lines(figures) if isinstance(figures, RaceSummary) else summary_lines(figures)
+            if isinstance(figures, RaceSummary):
+                lines = race_lines(figures)
+            else:
+                lines = summary_lines(figures, incomplete=incomplete)
             note("\n".join(lines))
         return figures
 
@@ -67,7 +70,7 @@ def text_of(event: Event) -> str:
     return event.text if isinstance(event, Prefill | TurnEnd) else ""
 
 
-def summary_lines(figures: Summary) -> list[str]:
+def summary_lines(figures: Summary, *, incomplete: bool = False) -> list[str]:
     """A turn's summary in two lines for people; what does not apply is left out."""
     speed = [
         f"{figures.n_tokens} tokens in {figures.rounds} round{'' if figures.rounds == 1 else 's'}",
@@ -85,7 +88,7 @@ def summary_lines(figures: Summary) -> list[str]:
         _figure("draft {}", figures.draft),
         f"recipe {figures.recipe}",
         " + ".join(figures.devices),
-        _figure("recording {}", figures.session),
+        _figure("incomplete recording {}" if incomplete else "recording {}", figures.session),
     ]
     return [" · ".join(part for part in line if part) for line in (speed, setup)]
 

@@ -10,6 +10,7 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
+from specmon.tui.commands.ending import terminable
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
 from specmon.tui.commands.screen import look, open_monitor
@@ -100,12 +101,13 @@ def decode(
     report = Report(None if json else TextStream(sys.stdout))
     engine = Headless(EngineClient.start(debug=debug), report.feed)
     try:
-        with engine:
+        with terminable(), engine:
             engine.do(Load(config=config))
             if record is not None:
                 engine.record(record, force)
             engine.do(Generate(request=request))
     finally:
-        report.finish(engine.recording)
+        report.finish(engine.recording, incomplete=engine.incomplete)
     if error := report.error():
         raise SpecmonError(error)
+    engine.check_recording()
