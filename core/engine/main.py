@@ -210,9 +210,9 @@ class Engine:
         self._socket.close()
 
     def _close_recording(self) -> None:
-        """Finish what is recorded, say so, and say no more."""
+        """Finish what is recorded, say so, and say no more. A recording without a turn is not kept."""
         if self._dismissed or self._work.turns == 0 or self._recorder.stats().path is not None:
-            self._recorder.close()
+            self._recorder.close(keep=self._work.turns > 0)
         else:  # the view crashed, or somebody ended this process: the spool is there to be recovered
             self._recorder.flush()
         self._tell_recording()

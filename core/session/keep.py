@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -52,6 +53,13 @@ class Keeper:
             return False
         self.error = None
         return True
+
+    def discard(self) -> None:
+        """Delete the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            with contextlib.suppress(OSError):
+                self.path.unlink()
 
     def finish(self, spool: int, end: int, end_mark: bytes) -> bool:
         """Copy the rest, mark the end and compact the file; False where the copy is not whole."""

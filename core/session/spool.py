@@ -58,6 +58,7 @@ class Recorder:
         self._offset = 0
         self._error: str | None = None
         self._closing = False
+        self._keeps = True
         self._whole = True
         self.spool_path: Path | None = None
         try:
@@ -114,10 +115,14 @@ class Recorder:
             whole=self._is_lossless,
         )
 
-    def close(self) -> None:
-        """Write everything, finish the kept file and delete the spool, which stays where that failed."""
+    def close(self, *, keep: bool = True) -> None:
+        """Write everything, finish the kept file and delete the spool, which stays where that failed.
+
+        `keep`: False deletes the kept file too; nothing is kept then.
+        """
         if self._closing:
             return
+        self._keeps = keep
         self._closing = True
         self._wake.set()
         self._thread.join()
@@ -213,6 +218,9 @@ class Recorder:
 
     def _serve_keepers(self, is_last: bool) -> None:
         with self._lock:
+            if is_last and not self._keeps and self._keeper is not None:
+                self._keeper.discard()
+                self._keeper = None
             keeper, ended, self._ended = self._keeper, self._ended, []
         if keeper is not None and is_last:
             ended.append(keeper)

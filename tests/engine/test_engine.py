@@ -249,6 +249,18 @@ def test_recording_holds_the_stream_from_its_start(loaded, drain, tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_recording_without_a_turn_leaves_no_file(loaded, drain, tmp_path):
+    client, _ = loaded()
+    path = tmp_path / "a.session"
+    client.send(Record(path=str(path)))
+    client.send(ask("rounds 1", lane=3))
+    assert of_kind(Refused, drain(client, seen(Refused)))
+    assert path.exists()
+    client.close()
+    assert of_kind(Recording, client.poll())[-1].path is None
+    assert not path.exists()
+
+
 def test_close_leaves_no_spool_behind(loaded, tmp_path):
     client, items = loaded()
     spool = Path(items[0].spool)
@@ -368,7 +380,8 @@ def test_terminate_closes_the_recording(loaded, tmp_path, drain):
     client, _ = loaded()
     path = tmp_path / "a.session"
     client.send(Record(path=str(path)))
-    drain(client, seen(Recording))
+    client.send(ask("rounds 1"))
+    drain(client, answered("Generate"))
     os.kill(client.pid, signal.SIGTERM)
     drain(client)
     with SessionReader.open(path) as reader:

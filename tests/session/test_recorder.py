@@ -77,6 +77,21 @@ def test_close_writes_what_is_still_queued(recorder: Recorder, stream: Callable[
     assert len(read(spool_of(recorder).with_name("kept.session"))) == 251
 
 
+@pytest.mark.parametrize("in_folder", [False, True])
+@pytest.mark.parametrize("events", [[], [HEADER, LANE]], ids=["empty", "begun"])
+def test_closing_without_keeping_deletes_the_kept_file(
+    recorder: Recorder, tmp_path: Path, events: list[Event], in_folder: bool
+) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    recorder.keep(folder if in_folder else folder / "kept.session")
+    put(recorder, *events)
+    recorder.close(keep=False)
+    assert list(folder.iterdir()) == []
+    assert recorder.stats().path is None
+    assert not spool_of(recorder).exists()
+
+
 @pytest.mark.parametrize("kept_after", [0, 1, 5])
 def test_kept_file_holds_the_stream_from_its_start(
     recorder: Recorder, tmp_path: Path, kept_after: int
