@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+
+import pytest
 
 from specmon.core.events import AnyEvent, Lane, TurnEnd
 from specmon.core.metrics.race import standings
@@ -23,6 +26,20 @@ def test_standings_rank_by_tokens_at_equal_clock() -> None:
     rows = shown(race_stream(60))[2:5]
     expected = sorted(race.standings, key=lambda row: -row.tokens_at_horizon)
     assert [row.split()[1] for row in rows] == [standing.letter for standing in expected]
+
+
+def test_standings_give_every_figure_of_the_lanes_whole_clock() -> None:
+    ledger = fed(race_stream(60))
+    race = standings(ledger)
+    lines = shown(race_stream(60))
+    assert "each lane's whole clock" in lines[0]
+    assert f"ranked by tokens at equal lane clock, {race.horizon_ns / 1e6:,.0f} ms" in lines[0]
+    assert any(row.tokens_at_horizon < row.n_tokens for row in race.standings)
+    for place, line in zip(race.ranking, lines[2:5], strict=True):
+        row = race.standings[place]
+        n_tokens, n_rounds, tau = re.findall(r" {2,}([\d.]+)(?= {2})", line)[:3]
+        assert (n_tokens, n_rounds) == (str(row.n_tokens), str(row.turn.n_rounds))
+        assert tau == f"{(row.n_tokens - 1) / row.turn.n_rounds:.2f}"
 
 
 def test_standings_mark_a_running_ratio_as_provisional() -> None:
@@ -76,7 +93,7 @@ def test_race_lane_shows_its_own_text_clock_and_tokens() -> None:
         turn = ledger.lanes[lane].turns[0]
         lines = texts(render_race_lane(view, lane, 60, 10, TextState()))
         assert f"{turn.decode_ns / 1e6:,.0f} ms · {turn.n_tokens} tokens" in lines[0]
-        assert lines[0].startswith(f"┌─ {'ABC'[lane]} {turn.lane.decoder.upper()}")
+        assert lines[0].startswith(f"┌─ {'ABC'[lane]} {'·○●'[lane]} {turn.lane.decoder.upper()}")
     assert "◆" in "".join(texts(render_race_lane(view, 2, 60, 10, TextState()))[1:])
 
 
@@ -98,9 +115,35 @@ def test_race_chart_draws_each_lane_with_its_own_sign_and_letter() -> None:
     lines = texts(render_race_chart(View(ledger=fed(race_stream(60)), turn=-1), 100, 12))
     body = "".join(lines[1:-1])
     assert {"·", "○", "●"} <= set(body)
-    letters = [letter for line in lines for letter in "ABC" if f" {letter} " in line[-12:]]
     race = standings(fed(race_stream(60)))
-    assert letters == [row.letter for row in sorted(race.standings, key=lambda row: -row.n_tokens)]
+    assert sorted(re.findall(r"[·○●] [ABC] \d+", body)) == sorted(
+        f"{sign} {row.letter} {row.n_tokens}" for sign, row in zip("·○●", race.standings, strict=True)
+    )
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+def test_race_chart_label_stands_behind_its_own_line(ascii: bool) -> None:
+    lines = texts(render_race_chart(View(ledger=fed(race_stream(60)), turn=-1, ascii=ascii), 157, 10))
+    for letter, sign in zip("ABC", ".o*" if ascii else "·○●", strict=True):
+        line = next(line for line in lines[1:-1] if f" {sign} {letter} " in line)
+        assert line[line.index(f" {sign} {letter} ") - 1] == sign
+
+
+def test_race_chart_label_never_stands_behind_another_lanes_line() -> None:
+    """Lanes with the same figures draw one line: the lane drawn on top has its label there."""
+    events = race_stream(60, ("ar", "ar"))
+    for height in (4, 6, 12):
+        lines = texts(render_race_chart(View(ledger=fed(events), turn=-1), 100, height))
+        (behind,) = re.findall("[·○] [·○] ([AB])", "".join(lines[1:]))
+        assert behind == "B"
+
+
+def test_race_chart_labels_of_lanes_that_end_together_all_show() -> None:
+    for height in (4, 6, 12):
+        chart = render_race_chart(
+            View(ledger=fed(race_stream(60, ("ssd", "ssd", "ssd"))), turn=-1), 80, height
+        )
+        assert re.findall("[ABC]", "".join(sorted("".join(texts(chart)[1:])))) == ["A", "B", "C"]
 
 
 def test_race_chart_gives_every_lane_a_row_even_in_three() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from specmon.core.metrics.race import Standing
 from specmon.tui.view import View
@@ -12,10 +13,23 @@ from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_p
 from specmon.tui.widgets.moment import race_of
 from specmon.tui.widgets.numbers import count, ms
 from specmon.tui.widgets.panel import Panel
-from specmon.tui.widgets.race_lane_panel import lane_role
+from specmon.tui.widgets.race_lane_panel import lane_role, lane_sign
 
 AXIS = 7
-LABELS = 8
+LABELS = 12  # cells right of the furthest clock: " ● C 1,024" and more
+
+_Grid = list[list[tuple[str, str]]]
+_BLANK = (" ", "text")
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where a lane's line ends (`row` from the bottom), and the point it is drawn with."""
+
+    standing: Standing
+    point: tuple[str, str]
+    row: int
+    cell: int
 
 
 def render_race_chart(view: View, width: int, height: int) -> list[Line]:
@@ -38,34 +52,47 @@ def render_race_chart(view: View, width: int, height: int) -> list[Line]:
 def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> list[Line]:
     furthest = max(standing.clock_ns for standing in lanes)
     most = max(max(standing.n_tokens for standing in lanes), 1)
-    grid: list[list[tuple[str, str]]] = [[(" ", "text")] * cells for _ in range(rows)]
-    ends = _ends(lanes, most, rows)
-    for number, standing in enumerate(lanes):
-        role, sign = lane_role(standing), signs.series[number % len(signs.series)]
+    grid: _Grid = [[_BLANK] * (cells + LABELS) for _ in range(rows)]
+    ends: list[_End] = []
+    for standing in lanes:
+        point = (lane_sign(standing, signs), lane_role(standing))
+        row, last = 0, 0
         for cell in range(cells):
             clock = round((cell + 1) * furthest / cells)
             if clock > standing.clock_ns and cell:
                 break
-            tokens = standing.tokens_at(clock)
-            grid[_row(tokens, most, rows)][cell] = (sign, role)
+            row, last = _row(standing.tokens_at(clock), most, rows), cell
+            grid[row][cell] = point
+        ends.append(_End(standing, point, row, last))
+    for end in ends:
+        grid[end.row][end.cell] = end.point  # no other line hides where one ends
+    _write_labels(grid, ends)
     body: list[Line] = []
     for row in range(rows - 1, -1, -1):
         scale = f"{most * (row + 1) // rows:,}"
-        body.append(
-            [(pad(scale, AXIS - 1, ">") + signs.axis, "muted"), *grid[row], ends.get(row, ("", "text"))]
-        )
+        body.append([(pad(scale, AXIS - 1, ">") + signs.axis, "muted"), *grid[row]])
     return body
 
 
-def _ends(lanes: Sequence[Standing], most: int, rows: int) -> dict[int, tuple[str, str]]:
-    """Each lane's letter and tokens at the right, one a row, the lane with most tokens on top."""
-    ends: dict[int, tuple[str, str]] = {}
-    free, below = rows, min(len(lanes), rows)
-    for standing in sorted(lanes, key=lambda standing: -standing.n_tokens)[:rows]:
-        below -= 1
-        free = max(min(_row(standing.n_tokens, most, rows), free - 1), below)
-        ends[free] = (f" {standing.letter} {count(standing.n_tokens)}", lane_role(standing))
-    return ends
+def _write_labels(grid: _Grid, ends: Sequence[_End]) -> None:
+    """Each lane's sign, letter and tokens right behind its last point; where another label stands there, nearby."""
+    waiting = sorted(ends, key=lambda end: -end.standing.n_tokens)
+    waiting = [end for end in waiting if not _write(grid, end, end.row)]
+    for end in waiting:
+        nearest = sorted(range(len(grid)), key=lambda row: (abs(row - end.row), row))
+        next((row for row in nearest if _write(grid, end, row)), None)
+
+
+def _write(grid: _Grid, end: _End, row: int) -> bool:
+    """Put the label into a row if it is free from the lane's last point on, and no other line leads to it."""
+    sign, role = end.point
+    text = f" {sign} {end.standing.letter} {count(end.standing.n_tokens)}"
+    start, stop = end.cell + 1, end.cell + 1 + len(text)
+    taken = any(cell != " " for cell, _ in grid[row][start:stop])
+    if taken or stop > len(grid[row]) or grid[row][end.cell] not in (_BLANK, end.point):
+        return False
+    grid[row][start:stop] = [(letter, role) for letter in text]
+    return True
 
 
 def _row(tokens: int, most: int, rows: int) -> int:

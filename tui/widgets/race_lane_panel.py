@@ -31,7 +31,7 @@ def render_race_lane(view: View, lane: int, width: int, height: int, state: Text
         (f"{count(standing.n_tokens)} tokens", "muted"),
     ]
     note: Line = [_state(standing, lane in view.cut_lanes, signs), *clock]
-    name = f"{standing.letter} {standing.label}"
+    name = f"{standing.letter} {lane_sign(standing, signs)} {standing.label}"
     cells, lines = body_width(width, height), body_height(width, height)
     moment = replace(view, lane=lane, selected=None)
     if is_framed(width, height):
@@ -54,6 +54,11 @@ def _state(standing: Standing, cut: bool, signs: Glyphs) -> tuple[str, str]:
 def lane_role(standing: Standing) -> str:
     """The colour a lane has in every race panel."""
     return LANE_ROLES[(ord(standing.letter) - ord("A")) % len(LANE_ROLES)]
+
+
+def lane_sign(standing: Standing, signs: Glyphs) -> str:
+    """The sign a lane's curve is drawn with, which tells lanes apart without colour."""
+    return signs.series[(ord(standing.letter) - ord("A")) % len(signs.series)]
 
 
 def ratio_text(standing: Standing, signs: Glyphs) -> str:

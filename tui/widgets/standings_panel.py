@@ -1,4 +1,4 @@
-"""The race's table: every lane at equal lane clock, and what may be said about its output."""
+"""The race's table: every lane as far as it got, ranked at equal lane clock, and what may be said about its output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from specmon.tui.widgets.cells import pad, safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_width, in_panel
 from specmon.tui.widgets.moment import race_of
-from specmon.tui.widgets.numbers import percent, short
+from specmon.tui.widgets.numbers import ms, percent, short
 from specmon.tui.widgets.panel import Panel
-from specmon.tui.widgets.race_lane_panel import lane_role, ratio_text
+from specmon.tui.widgets.race_lane_panel import lane_role, lane_sign, ratio_text
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,12 @@ class _Column:
 
 
 def render_standings(view: View, width: int, height: int) -> list[Line]:
-    """Draw the race's table, best lane first, with a note on what is provisional."""
+    """Draw the race's table of whole lanes, best at equal lane clock first, with a note on what is provisional."""
     signs = glyphs(view.ascii)
     race = race_of(view)
     cells = body_width(width, height)
-    note: Line = [("by tokens at equal lane clock · % of SOL, analytic", "muted")]
+    basis = f"each lane's whole clock · ranked by tokens at equal lane clock, {ms(race.horizon_ns, 0)} ms"
+    note: Line = [(f"{basis} · % of SOL, analytic", "muted")]
     columns = _columns_for(race, cells)
     head: Line = [(" ".join(_aligned(column.head, column) for column in columns), "muted")]
     rows = [_row(race.standings[place], columns, signs) for place in race.ranking]
@@ -93,9 +94,9 @@ def _drain(standing: Standing, _: Glyphs) -> str:
 
 
 COLUMNS = (
-    _Column("lane", 4, 0, lambda s, _: s.letter, left=True),
+    _Column("lane", 4, 0, lambda s, signs: f"{s.letter} {lane_sign(s, signs)}", left=True),
     _Column("decoder", 22, 1, lambda s, _: s.label, left=True),
-    _Column("tokens", 7, 2, lambda s, _: f"{s.tokens_at_horizon:,}"),
+    _Column("tokens", 7, 2, lambda s, _: f"{s.n_tokens:,}"),
     _Column("rounds", 7, 9, lambda s, _: f"{s.turn.n_rounds:,}"),
     _Column("τ", 6, 3, lambda s, _: _two_digits(s.turn.tokens_per_round)),
     _Column("ms/round", 8, 6, lambda s, _: _two_digits(s.turn.ms_per_round)),
