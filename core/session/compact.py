@@ -18,7 +18,8 @@ from specmon.core.session.outline import pack_outline
 from specmon.core.session.skim import Skim, skim
 from specmon.core.session.target import reason_of
 
-FRAME_EVENTS = 1_000
+#: A closed frame holds a quarter of the events before it, within these bounds, so that a cut costs a part.
+LEAST_FRAME_EVENTS, FRAME_EVENTS = 16, 1_000
 FRAME_RAW_BYTES = 1 << 20
 
 _VOCABULARY = b'{"type":"Vocabulary",'
@@ -61,7 +62,7 @@ def _rewrite(fd: int, write: Callable[[bytes], object]) -> int:
     merged, pieces = _merge_vocabularies(fd, index)
     builder, size = FrameBuilder(level=CLOSED_LEVEL), 0
     for info, lines in _without(fd, index, merged, pieces):
-        if builder.events and _overflows(builder, info):
+        if builder.events and _overflows(builder, info, len(lines)):
             size += _put(write, builder.pack())
         if lines:
             builder.add_lines(lines, t=info.t, rounds=info.rounds, turn=info.turn, round_index=info.round)
@@ -90,8 +91,9 @@ def _put(write: Callable[[bytes], object], chunk: bytes) -> int:
     return len(chunk)
 
 
-def _overflows(builder: FrameBuilder, info: FrameInfo) -> bool:
-    return builder.events + info.events > FRAME_EVENTS or builder.raw_bytes + info.raw_bytes > FRAME_RAW_BYTES
+def _overflows(builder: FrameBuilder, info: FrameInfo, n_lines: int) -> bool:
+    most = min(FRAME_EVENTS, max(LEAST_FRAME_EVENTS, builder.events_packed // 4))
+    return builder.events + n_lines > most or builder.raw_bytes + info.raw_bytes > FRAME_RAW_BYTES
 
 
 def _merge_vocabularies(fd: int, index: FrameIndex) -> tuple[set[bytes], dict[int, str]]:

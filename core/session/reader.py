@@ -44,7 +44,7 @@ class SessionReader:
         """Open a recording.
 
         Raises: UsageError where there is none at `path`; SpecmonError where it is of a newer major, or
-        damaged or cut before its first event.
+        damaged or cut within its first events.
         """
         path = Path(path)
         fd = _open(path)
@@ -202,7 +202,7 @@ def _check_start(path: Path, start: bytes) -> None:
 def _read_header(path: Path, fd: int, index: FrameIndex) -> Header:
     if not index.frames or index.frames[0].offset > 0:
         state = "damaged" if index.damage else "cut off"
-        raise SpecmonError(f"{path} is {state} before its first event: nothing can be read from it.")
+        raise SpecmonError(f"{path} is {state} within its first events: nothing can be read from it.")
     try:
         lines = index.lines(fd, index.frames[0])
     except DamagedFrame as damage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +86,19 @@ def test_cut_at_every_byte_keeps_all_whole_frames_and_warns(
         assert found == few[: sum(frame.events for frame in frames if frame.end <= n)]
         is_whole = closed and n >= frames[-1].end + MARK_BYTES  # only the outline is cut
         assert len(warnings) == (not is_whole)
+
+
+@pytest.mark.parametrize("n", [60, 300, 2_000])
+def test_closed_file_cut_to_nine_tenths_keeps_most(write: Write, stream: Callable[..., Any], n: int) -> None:
+    events = [HEADER, *stream(1).rounds(n)]
+    path = write(events, frame_events=8)
+    with SessionReader.open(path) as reader:
+        os.truncate(path, reader.frames[-1].end * 9 // 10)
+    with SessionReader.open(path) as reader:
+        kept = list(reader.events())
+        assert len(reader.warnings) == 1
+    assert kept == events[: len(kept)]
+    assert len(kept) >= 0.65 * len(events)
 
 
 @pytest.mark.parametrize("closed", [True, False])
