@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from specmon.core.events import AnyEvent, Round
 from specmon.core.session.reader import SessionReader
+from specmon.tui.commands.replay import print_recording
 from specmon.tui.commands.report import Report
 
 Cli = Callable[..., Any]
@@ -158,6 +162,48 @@ def test_torn_recording_is_shown_with_a_warning(cli: Cli, recording: Recording) 
     code, out, err = cli("replay", "--plain", str(path))
     assert (code, out) == (0, "one two three.")
     assert "cut off" in err or "not closed" in err
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_warning_and_summary_have_lines_of_their_own_where_the_text_goes(
+    recording: Recording, private_home: dict[str, str], ended: bool, turn: Callable[..., list[AnyEvent]]
+) -> None:
+    path = recording([*turn()[:-1], msgspec.structs.replace(turn()[-1], text=".\n" if ended else ".")])
+    with SessionReader.open(path) as reader:
+        os.truncate(path, reader.frames[-1].end)
+    code = "import sys; from specmon.tui.commands.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "replay", "--plain", str(path)]
+    lines = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=private_home,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.splitlines()
+    assert lines[0] == "one two three."
+    assert lines[1].startswith("5 tokens")
+    assert lines[-1].startswith("specmon: The recording was not closed")
+
+
+def test_warning_comes_after_the_text_on_a_terminal(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    path = recording()
+    with SessionReader.open(path) as reader:
+        os.truncate(path, reader.frames[-1].end)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    print_recording(path, follow=False, json=False)
+    lines = terminal.getvalue().splitlines()
+    assert (lines[0], lines[-1][:13]) == ("one two three.", "specmon: The ")
 
 
 def test_recording_without_a_turn_is_said_so(cli: Cli, recording: Recording) -> None:

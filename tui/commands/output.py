@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import IO, Any
 
@@ -35,11 +36,15 @@ def write_json(value: Any) -> None:
 
 
 class TextStream:
-    """Streams a model's text to `out`: verbatim into a pipe or file, with escapes shown on a terminal."""
+    """Streams a model's text to `out`: verbatim into a pipe or file, with escapes shown on a terminal.
+
+    Where stderr goes to the same place the last line is ended, since more lines follow there.
+    """
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._terminal = out.isatty()
+        self._ends_line = self._terminal or _same_file(out, sys.stderr)
         self._at_line_start = True
 
     def write(self, text: str) -> None:
@@ -50,7 +55,14 @@ class TextStream:
             self._at_line_start = text.endswith("\n")
 
     def close(self) -> None:
-        """End the last line on a terminal, where the summary follows."""
-        if self._terminal and not self._at_line_start:
+        """End the last line where the summary follows it."""
+        if self._ends_line and not self._at_line_start:
             self._out.write("\n")
             self._out.flush()
+
+
+def _same_file(one: IO[str], other: IO[str]) -> bool:
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError, AttributeError):  # a stream without a file, or none at all
+        return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -83,8 +83,8 @@ def check_side_by_side(paths: list[Path], *, on_screen: bool, follow: bool) -> N
         )
 
 
-def events_of(path: Path, follow: bool) -> Iterator[Event]:
-    """All events of a recording; its warnings go to stderr when it has been read."""
+def events_of(path: Path, follow: bool, warn: Callable[[str], object] = say) -> Iterator[Event]:
+    """All events of a recording; its warnings go to `warn` when it has been read."""
     if follow or str(path) == "-":
         yield from _followed(path)
         return
@@ -93,7 +93,7 @@ def events_of(path: Path, follow: bool) -> Iterator[Event]:
     with SessionReader.open(path) as reader:
         yield from reader.events()
         for warning in reader.warnings:
-            say(warning)
+            warn(warning)
 
 
 def _followed(path: Path) -> Iterator[Event]:
@@ -111,9 +111,13 @@ def print_recording(path: Path, follow: bool, json: bool) -> None:
     from specmon.tui.commands.report import Report
 
     report = Report(None if json else TextStream(sys.stdout))
-    for event in events_of(path, follow):
+    warnings: list[str] = []
+    for event in events_of(path, follow, warnings.append):
         report.feed(event)
-    if report.finish(str(path.absolute())) is None:
+    figures = report.finish(str(path.absolute()))
+    for warning in warnings:
+        say(warning)
+    if figures is None:
         raise SpecmonError(f"{path} holds no turn.")
 
 
