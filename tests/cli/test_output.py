@@ -10,6 +10,7 @@ import pytest
 
 from specmon.tui.commands.fetching import ProgressLine
 from specmon.tui.commands.output import TextStream, say, visible, write_json
+from specmon.tui.commands.report import Report
 
 HOSTILE = "a\x1b[31mred\x07\r\x9b2J\u202egnp\x00\tb\n"
 
@@ -43,7 +44,7 @@ def test_text_to_a_pipe_is_verbatim() -> None:
     stream = TextStream(out)
     stream.write(HOSTILE)
     stream.write("no newline at the end")
-    stream.close()
+    stream.end_line()
     assert out.getvalue() == HOSTILE + "no newline at the end"
 
 
@@ -52,8 +53,19 @@ def test_text_on_a_terminal_ends_its_line_once(text: str, ended: str) -> None:
     out = Terminal()
     stream = TextStream(out)
     stream.write(text)
-    stream.close()
+    stream.end_line()
+    stream.end_line()
     assert out.getvalue() == ended
+
+
+def test_what_is_said_in_the_middle_of_a_text_has_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
+    stream = TextStream(out)
+    stream.write("one")
+    Report(stream).say("The disk is full.")
+    stream.write(" two")
+    assert out.getvalue() == "one\nspecmon: The disk is full.\n two"
 
 
 def test_json_is_one_ascii_line_that_reads_back(capsys: pytest.CaptureFixture[str]) -> None:

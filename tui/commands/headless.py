@@ -28,14 +28,17 @@ CLOSE_INTERRUPTED_WITHIN_S = 1.0
 
 
 class Headless:
-    """An engine whose events go to `on_event`; its progress and notes go to stderr.
+    """An engine whose events go to `on_event`; its progress and notes go to `say`, stderr if not given.
 
     Each thing that is wrong with the recording is said once.
     """
 
-    def __init__(self, client: EngineClient, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self, client: EngineClient, on_event: Callable[[Event], None], say: Callable[[str], None] = say
+    ) -> None:
         self._client = client
         self._on_event = on_event
+        self._say = say
         self._last_step = ""
         self._close_within_s = CLOSE_WITHIN_S
         self._recording: Recording | None = None
@@ -122,10 +125,10 @@ class Headless:
                 raise SpecmonError(message, hint, exit_code=exit_code)
             case Progress(what=what) if what != self._last_step:
                 self._last_step = what
-                say(what)
+                self._say(what)
             case Ready(notes=notes):
                 for text in notes:
-                    say(text)
+                    self._say(text)
             case Recording():
                 self._take_recording(notice)
         return False
@@ -134,4 +137,4 @@ class Headless:
         self._recording = notice
         if notice.error is not None and notice.error not in self._said:
             self._said.add(notice.error)
-            say(notice.error)
+            self._say(notice.error)

@@ -54,11 +54,12 @@ class TextStream:
             self._out.flush()
             self._at_line_start = text.endswith("\n")
 
-    def close(self) -> None:
-        """End the last line where the summary follows it."""
+    def end_line(self) -> None:
+        """End the line that was begun, where something else follows it."""
         if self._ends_line and not self._at_line_start:
             self._out.write("\n")
             self._out.flush()
+            self._at_line_start = True
 
 
 def _same_file(one: IO[str], other: IO[str]) -> bool:

@@ -124,7 +124,7 @@ def decode(
     from specmon.tui.commands.report import Report
 
     report = Report(None if json else TextStream(sys.stdout))
-    engine = Headless(EngineClient.start(debug=debug), report.feed)
+    engine = Headless(EngineClient.start(debug=debug), report.feed, report.say)
     try:
         with terminable(), engine:
             for lane, config in enumerate(configs):

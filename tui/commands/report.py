@@ -9,7 +9,7 @@ import msgspec
 from specmon.core.events import AnyEvent, Event, Prefill, Round, TurnEnd
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.summary import RaceSummary, Summary, race_summary, summary
-from specmon.tui.commands.output import note, write_json
+from specmon.tui.commands.output import note, say, write_json
 
 if TYPE_CHECKING:
     from specmon.tui.commands.output import TextStream
@@ -28,6 +28,12 @@ class Report:
         if self._stream is not None and event.lane == 0:
             self._stream.write(text_of(event))
 
+    def say(self, line: str) -> None:
+        """One line for the user on stderr, never on a line of the text."""
+        if self._stream is not None:
+            self._stream.end_line()
+        say(line)
+
     def finish(self, session: str | None, *, incomplete: bool = False) -> Summary | RaceSummary | None:
         """End the text; then the newest turn's figures: JSON on stdout if there was no text, else on stderr.
 
@@ -35,7 +41,7 @@ class Report:
         Returns: the figures, None if there was no turn.
         """
         if self._stream is not None:
-            self._stream.close()
+            self._stream.end_line()
         decoded = [number for number, lane in self.ledger.lanes.items() if lane.turns]
         if not decoded:
             return None

@@ -99,7 +99,7 @@ def decode(
     from specmon.tui.commands.report import Report
 
     report = Report(None if json else TextStream(sys.stdout))
-    engine = Headless(EngineClient.start(debug=debug), report.feed)
+    engine = Headless(EngineClient.start(debug=debug), report.feed, report.say)
     try:
         with terminable(), engine:
             engine.do(Load(config=config))
