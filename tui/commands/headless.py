@@ -57,8 +57,9 @@ class Headless:
 
     def check_recording(self) -> None:
         """Raises: SpecmonError if the kept recording lacks events."""
-        if self.incomplete:
-            raise SpecmonError(f"The recording {self.recording} is incomplete.")
+        if self._recording is not None and self.incomplete:
+            hint = "To keep all of it: specmon replay --recover" if self._recording.whole else ""
+            raise SpecmonError(f"The recording {self.recording} is incomplete.", hint)
 
     def __enter__(self) -> Headless:
         return self
