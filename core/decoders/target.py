@@ -75,18 +75,18 @@ class Target:
 
     def forget(self) -> None:
         """Keep nothing: the next turn starts from an empty cache."""
-        self._rewind(0)
+        self.held.clear()
 
     def prefill(
         self, tokens: Sequence[int], start: int, chooser: Chooser, taps: Sequence[int]
     ) -> Iterator[PrefilledChunk]:
         """Run positions start … of `tokens`, a chunk at a time."""
-        self._rewind(start)
+        del self.held[start:]
         ids = torch.tensor(tokens[start:], device=self.device)
         for first, length in chunk_plan(start, len(tokens) - start, self._passes.chunk):
             part = ids[first - start : first - start + length]
             logits, features = self._passes.prefill(part, first, taps)
-            self._hold(list(tokens[first : first + length]))
+            self.held += tokens[first : first + length]
             last = first + length == len(tokens)
             choice = None
             if last:
@@ -105,7 +105,7 @@ class Target:
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Of the rows just verified, the first len(tokens) stay: the cursor moves past them."""
-        self._hold(list(tokens))
+        self.held += tokens
 
     def time_steps(self, steps: int, clock: Callable[[], int]) -> list[int]:
         """Time `steps` AR steps at the cursor (ns each) without keeping them."""
@@ -117,11 +117,3 @@ class Target:
             self.verify([last], chooser, ())
             times.append(clock() - t0)
         return times
-
-    def _rewind(self, length: int) -> None:
-        del self.held[length:]
-        self.kv.cursor = length
-
-    def _hold(self, tokens: list[int]) -> None:
-        self.held += tokens
-        self.kv.cursor = len(self.held)

@@ -21,6 +21,7 @@ from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.placement import Chunk, Placement, Rows
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.recipe import Recipe
@@ -96,7 +97,7 @@ class Eagle3Stepper:
         slot = first - self.lag
         for start, length in chunk_plan(slot, len(tokens)):
             part = slice(start - slot, start - slot + length)
-            placement: Placement = Rows(start, length) if length <= 16 else Chunk(start, length)
+            placement: Placement = Rows(start, length) if length <= MAX_ROWS else Chunk(start, length)
             out = self.model.layer(ids[part], features[part], self.kv, placement)
         assert out is not None
         return out[0][-1:], out[1][-1:]

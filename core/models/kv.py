@@ -1,4 +1,4 @@
-"""The KV cache of one sequence: one static buffer for all layers, and a cursor.
+"""The KV cache of one sequence: one static buffer for all layers.
 
 Shapes: L layers, G KV heads, S slots, D head size. Slot s of the main line holds position s. Slots past the main line are
 scratch for branches: they share the prefix by pointing at it and own only their new tokens.
@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 class KvCache:
-    """Static K and V buffers [L, G, S, D] and the count of valid positions.
+    """Static K and V buffers [L, G, S, D]. The cursor, how many positions are valid, is whoever's who feeds it.
 
-    Rejecting tokens moves `cursor` back and copies nothing. Slots at or past the cursor hold stale values that no
-    attention may read.
+    Rejecting tokens moves the cursor back and copies nothing. Slots at or past it hold stale values that no attention
+    may read.
     """
 
     def __init__(
@@ -24,7 +24,6 @@ class KvCache:
         self._keys: list[Tensor] = [layer.transpose(0, 1) for layer in self._both[0]]
         self._values: list[Tensor] = [layer.transpose(0, 1) for layer in self._both[1]]
         self.n_slots = n_slots
-        self.cursor = 0
 
     @property
     def bytes_per_token(self) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from specmon.core.models.kv import KvCache
 from specmon.core.models.placement import Chunk, Rows
+from specmon.core.models.prefill import CHUNK
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.head.reference import argmax_rows, top2_margin
 
@@ -59,7 +60,7 @@ class Passes(Protocol):
 class ReferencePasses:
     """The plain-torch backend."""
 
-    chunk = 256
+    chunk = CHUNK
 
     def __init__(self, model: Transformer, kv: KvCache) -> None:
         self._model, self._kv = model, kv

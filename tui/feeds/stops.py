@@ -122,10 +122,6 @@ class Stops:
         """The last stop at or before `t_ns`, the first where there is none."""
         return max(bisect_right(self._t, t_ns) - 1, 0)
 
-    def of_event(self, number: int) -> int:
-        """The stop behind the event of this number, or the last one before it."""
-        return max(bisect_right(self._numbers, number) - 1, 0)
-
     def is_folded(self, stop: int) -> bool:
         """Whether the silence before this stop is played shorter than it was."""
         at = bisect_left(self.folds, stop)
