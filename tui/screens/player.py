@@ -14,9 +14,12 @@ from specmon.core.session.target import create_private, reason_of
 from specmon.core.session.writer import write_all
 from specmon.tui.feeds.replay import SEARCHED_ROUNDS, ReplayFeed
 from specmon.tui.feeds.seek import go_to
+from specmon.tui.screens.arrangement import Places
 from specmon.tui.screens.ask import AskScreen
 from specmon.tui.screens.cockpit import is_full_rejection
+from specmon.tui.screens.file_strip import FileStrip
 from specmon.tui.screens.keys import key
+from specmon.tui.screens.lines_view import LinesView
 from specmon.tui.screens.stage import Stage
 
 _STEP = "one round back and on"
@@ -50,6 +53,8 @@ class Player(Stage):
     """Moves `feed`'s position; the screen it is mixed into shows it."""
 
     feed: ReplayFeed
+    strip: FileStrip
+    lines: dict[str, LinesView]
 
     def moved(self) -> None:
         """Draw the new position at once."""
@@ -61,6 +66,13 @@ class Player(Stage):
         if feed.playback.ended and feed.cut_here:
             return "recording ends"
         return f"figures leave out the turn's first {feed.left_out:,} rounds" if feed.left_out else ""
+
+    def draw_strip(self, places: Places) -> None:
+        """The whole file's strip, where the screen has room for it."""
+        if "strip" in places:
+            region = places["strip"]
+            notes = tuple(self.pump.warnings)
+            self.lines["strip"].put(self.strip.lines(region.width, region.height, notes, self.alert()))
 
     def action_play(self) -> None:
         self.feed.playback.toggle()

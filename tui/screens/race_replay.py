@@ -77,10 +77,7 @@ class RaceReplayScreen(Player, RaceBoard):
 
     def draw_lines(self, places: Places) -> None:
         super().draw_lines(places)
-        if "strip" in places:
-            region = places["strip"]
-            notes = tuple(self.pump.warnings)
-            self.lines["strip"].put(self.strip.lines(region.width, region.height, notes, self.alert()))
+        self.draw_strip(places)
 
     def on_items(self, items: Sequence[FeedItem]) -> None:
         for item in items:
