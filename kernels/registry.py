@@ -1,11 +1,14 @@
 """Kernel backends by name and version: what computes a recipe. The version is part of the recipe, since it fixes the bits.
 
-To add one: give it a line in BACKENDS, its passes to `core/models/pool.py`, and raise `version` whenever a bit may change.
+To add one: give it a line in BACKENDS, its passes to `core/models/pool.py`, and raise its version whenever a bit may change
+(Triton's stands in `stream/schedules.toml`, since a schedule is part of it).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from specmon.kernels.stream.schedule import shipped_table
 
 
 class BackendUnavailableError(ValueError):
@@ -31,7 +34,7 @@ class Backend:
 REFERENCE = Backend(
     name="reference", version=1, recipes={"cpu": ("q4", "bf16", "fp32"), "cuda": ("bf16", "fp32")}
 )
-TRITON = Backend(name="triton", version=1, recipes={"cuda": ("bf16",)})
+TRITON = Backend(name="triton", version=shipped_table().version, recipes={"cuda": ("bf16",)})
 
 #: The first that can run a recipe is what "auto" takes.
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (TRITON, REFERENCE)}

@@ -18,8 +18,10 @@ from specmon.kernels.stream.schedule import Schedule, cdiv, power_of_two
 
 
 def launch_options(device: torch.device) -> dict[str, bool]:
-    """Programmatic dependent launch where the GPU has it (Hopper and newer)."""
-    overlaps = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
+    """Programmatic dependent launch where the GPU has it (Hopper and newer); meta tensors stand for such a GPU."""
+    overlaps = device.type == "meta" or (
+        device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
+    )
     return {"PDL": True, "launch_pdl": True} if overlaps else {"PDL": False}
 
 

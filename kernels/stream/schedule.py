@@ -5,8 +5,12 @@ A schedule fixes the order of every sum, so it is part of the backend's version:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tomllib
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 
+SCHEDULES = Path(__file__).with_name("schedules.toml")
 _SM_COUNT = 132  # programs that fill an H100 or H200 once
 _RESIDUAL_BN = 64
 
@@ -21,6 +25,9 @@ class Schedule:
     stages: int = 4
     warps: int = 4
 
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in asdict(self).items())
+
 
 def cdiv(a: int, b: int) -> int:
     return -(-a // b)
@@ -31,22 +38,43 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-#: Winners on an H200, bf16, by (op, N, K); what else was tried is in docs/benchmarks.
-_TUNED = {
-    ("qkv", 4608, 3584): Schedule(bn=128, bk=128, split=7, stages=3),
-    ("o", 3584, 3584): Schedule(bn=64, bk=256, split=2, stages=3),
-    ("gate_up", 18944, 3584): Schedule(bn=64, bk=128, stages=5),
-    ("down", 3584, 18944): Schedule(bn=64, bk=256, split=2),
-    ("head", 152064, 3584): Schedule(bn=128, bk=256, stages=3),
-}
+@dataclass(frozen=True, kw_only=True)
+class ScheduleTable:
+    """Tuned schedules by weight format ("bf16") and shape ("qkv 4608x3584"), and the backend version they make up."""
+
+    version: int
+    tuned: dict[str, dict[str, Schedule]]
+
+    @classmethod
+    def read(cls, path: Path) -> ScheduleTable:
+        """Raises: OSError, ValueError or TypeError for a file that is no table of schedules."""
+        raw = tomllib.loads(path.read_text())
+        version = int(raw.pop("version"))
+        return cls(
+            version=version,
+            tuned={
+                weights: {shape: Schedule(**fields) for shape, fields in rows.items()}
+                for weights, rows in raw.items()
+            },
+        )
 
 
-def schedule_for(op: str, n: int, k: int, *, bn: int | None = None) -> Schedule:
+@cache
+def shipped_table() -> ScheduleTable:
+    """The table beside this file."""
+    return ScheduleTable.read(SCHEDULES)
+
+
+def shape_key(op: str, n: int, k: int) -> str:
+    return f"{op} {n}x{k}"
+
+
+def schedule_for(op: str, n: int, k: int, *, bn: int | None = None, weights: str = "bf16") -> Schedule:
     """The schedule of `op` ("qkv", "o", "gate_up", "down", "head") for N outputs and K inputs; qkv's bn is the head size.
 
-    o and down share bn, since both leave sums of squares by tile.
+    o and down share bn, since both leave sums of squares by tile. `weights` is the format W is stored in.
     """
-    tuned = _TUNED.get((op, n, k))
+    tuned = shipped_table().tuned.get(weights, {}).get(shape_key(op, n, k))
     if tuned is not None:
         return tuned
     rows = bn or (_RESIDUAL_BN if op in ("o", "down") else None)
