@@ -54,7 +54,7 @@ class DecodeLane:
             self._loaded = pool.target(
                 config.target, config.recipe, self._devices[0], progress, config.backend
             )
-            self._target = Target(self._loaded, self._devices[0])
+            self._target = Target(self._loaded, self._devices[0], graphs=config.graphs)
             if self._link is not None:
                 progress(f"loading draft {config.draft}", None)
                 assert self._link.info
@@ -74,6 +74,9 @@ class DecodeLane:
             notes.append("SSD on one device prepares branches before each verification: nothing overlaps.")
         if self._link and self._link.info.kind == "scripted":
             notes.append("The scripted drafter knows the text: acceptance is chosen, not measured.")
+        if not self.config.graphs:
+            without = "no pass is captured" if self._loaded.streamed else "this backend captures none anyway"
+            notes.append(f"CUDA graphs are off: {without}.")
         return tuple(notes)
 
     def describe(self, lane: int, t: int) -> Lane:

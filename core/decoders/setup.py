@@ -41,6 +41,7 @@ def open_link(
         draft_len=config.draft_len,
         n_branches=sum(fan_out_of(config)) if config.decoder == "ssd" else 0,
         cache_dir=cache_dir,
+        graphs=config.graphs,
     )
     if len(devices) == 1:
         with torch.inference_mode():

@@ -39,7 +39,9 @@ class PrefilledChunk:
 class Target:
     """One sequence on a loaded model. `held` are the token ids whose KV is valid: the cursor is its length."""
 
-    def __init__(self, loaded: LoadedModel, device: str, n_extra_slots: int = MAX_ROWS) -> None:
+    def __init__(
+        self, loaded: LoadedModel, device: str, n_extra_slots: int = MAX_ROWS, *, graphs: bool = True
+    ) -> None:
         config = loaded.model.config
         self.model = loaded.model
         self.device = loaded.model.device
@@ -52,7 +54,7 @@ class Target:
             dtype=loaded.recipe.kv,
             device=str(self.device),
         )
-        self._passes = loaded.open(self.kv)
+        self._passes = loaded.open(self.kv, graphs=graphs)
         self.held: list[int] = []
 
     def warm(self, row_counts: Sequence[int], taps: Sequence[int]) -> None:

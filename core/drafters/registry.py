@@ -43,6 +43,7 @@ class DrafterSpec:
     n_branches: int
     cache_dir: Path
     seed: int = 0
+    graphs: bool = True
 
     @property
     def n_scratch(self) -> int:
@@ -131,7 +132,7 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
         source.file, recipe, spec.device, max_positions=n_slots, progress=lambda what, part: None
     )
     kv = cache(own.n_layers)
-    passes = open_passes(model, stream(model, recipe), kv)
+    passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
     stepper = DraftModelStepper(model, kv, passes, source.label)
     stepper.warm()
     return ChainDrafter(stepper)

@@ -30,6 +30,7 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
     backend: str = "auto"  # of the kernels: "reference" or "triton"
     draft_len: int = 4
     fan_out: tuple[int, ...] = (1,)
+    graphs: bool = True  # False: kernels that a CUDA graph could hold are launched one by one
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,17 +34,20 @@ class LoadedModel:
     context_length: int
     streamed: StreamedModel | None = None
 
-    def open(self, kv: KvCache) -> Passes:
-        """The passes of one sequence on `kv`, with the recipe's backend."""
-        return open_passes(self.model, self.streamed, kv)
+    def open(self, kv: KvCache, *, graphs: bool = True) -> Passes:
+        """The passes of one sequence on `kv`, with the recipe's backend; `graphs` as in `open_passes`."""
+        return open_passes(self.model, self.streamed, kv, graphs=graphs)
 
 
-def open_passes(model: Transformer, streamed: StreamedModel | None, kv: KvCache) -> Passes:
+def open_passes(
+    model: Transformer, streamed: StreamedModel | None, kv: KvCache, *, graphs: bool = True
+) -> Passes:
+    """The passes of one sequence on `kv`. `graphs`: capture and replay them where the backend can."""
     if streamed is None:
         return ReferencePasses(model, kv)
     from specmon.core.models.streamed import StreamedPasses
 
-    return StreamedPasses(streamed, kv)
+    return StreamedPasses(streamed, kv, graphs=graphs)
 
 
 def stream(model: Transformer, recipe: Recipe) -> StreamedModel | None:

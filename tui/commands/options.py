@@ -31,6 +31,7 @@ FanOut = Annotated[
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
 Backend = Annotated[str, typer.Option(help="Kernels: auto, reference or triton (bf16 on CUDA).")]
+Graphs = Annotated[str, typer.Option(metavar="on|off", help="CUDA graphs, where the backend captures them.")]
 Devices = Annotated[
     str, typer.Option(metavar="D[,D]", help="auto, or the target's device and the draft's: cuda:0,cuda:1.")
 ]
@@ -78,6 +79,7 @@ def lane_config(
     draft_len: int,
     fan_out: str,
     backend: str = "auto",
+    graphs: str = "on",
 ) -> LaneConfig:
     """The checked options as a lane. Raises: UsageError."""
     from specmon.core.engine.messages import LaneConfig
@@ -89,6 +91,8 @@ def lane_config(
         raise UsageError(
             f"--draft-len is {draft_len}, but a round drafts at least 1 token.", "Use --decoder ar."
         )
+    if graphs not in ("on", "off"):
+        raise UsageError(f"--graphs is {graphs!r}, but it takes on or off.")
     for name, value in (
         ("--target", target),
         ("--draft", draft),
@@ -106,6 +110,7 @@ def lane_config(
         backend=backend,
         draft_len=draft_len,
         fan_out=parse_fan_out(fan_out, draft_len),
+        graphs=graphs == "on",
     )
 
 
