@@ -34,7 +34,7 @@ class Backend:
 REFERENCE = Backend(
     name="reference", version=1, recipes={"cpu": ("q4", "bf16", "fp32"), "cuda": ("bf16", "fp32")}
 )
-TRITON = Backend(name="triton", version=shipped_table().version, recipes={"cuda": ("bf16",)})
+TRITON = Backend(name="triton", version=shipped_table().version, recipes={"cuda": ("bf16", "fp8", "fp32")})
 
 #: The first that can run a recipe is what "auto" takes.
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (TRITON, REFERENCE)}
@@ -46,7 +46,10 @@ def choose_backend(name: str, recipe: str, device_type: str) -> Backend:
     Raises: BackendUnavailableError, one sentence, if there is none of that name or it does not run there.
     """
     if name == "auto":
-        return next(b for b in BACKENDS.values() if b.runs(recipe, device_type))
+        able = [b for b in BACKENDS.values() if b.runs(recipe, device_type)]
+        if not able:
+            raise BackendUnavailableError(f"No backend runs recipe {recipe} on {device_type}.")
+        return able[0]
     found = BACKENDS.get(name)
     if found is None:
         raise BackendUnavailableError(

@@ -13,7 +13,16 @@ from specmon.core.models.recipe import Recipe
 from specmon.core.models.tensors import Stored, TensorFile
 from specmon.core.models.transformer import Attention, Layer, Mlp, Transformer
 from specmon.kernels.dequantise.reference import dequantise_gguf, quantise_rows_int8
-from specmon.kernels.linear import DenseLinear, Int4Linear, Int8Head, Int8Linear, Linear, into_huge_pages
+from specmon.kernels.linear import (
+    DenseLinear,
+    Fp8Linear,
+    Int4Linear,
+    Int8Head,
+    Int8Linear,
+    Linear,
+    into_huge_pages,
+)
+from specmon.kernels.quantise.reference import quantise_channels
 from specmon.kernels.rope.frequencies import inverse_frequencies
 from specmon.kernels.rope.reference import RopeTable
 
@@ -133,8 +142,11 @@ class Builder:
         if self._keeps_quantised and kinds == {"int8"}:
             scales = [s.scale for s in stored if s.scale is not None]
             return Int8Linear(torch.cat([s.data for s in stored]), torch.cat(scales).flatten(), bias)
-        weight = torch.cat([self._float(s) for s in stored]).to(self.device, self.recipe.activation)
-        return DenseLinear(weight, bias)
+        floats = [self._float(s).to(self.device) for s in stored]
+        if self.recipe.fp8:
+            weights, scales = zip(*map(quantise_channels, floats), strict=True)
+            return Fp8Linear(torch.cat(weights), torch.cat(scales), bias)
+        return DenseLinear(torch.cat([f.to(self.recipe.activation) for f in floats]), bias)
 
     def dense(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """A tensor as floats in the recipe's activation format on the device."""

@@ -1,8 +1,8 @@
 """The Triton backend: decode rows through streaming kernels, one CUDA graph a row count.
 
 Prompts run through the reference model's own layers on the same weights; up to 16 rows of decode through fused kernels
-whose sums have one order for every row count. A graph holds a whole pass, from token ids in pinned memory to winning tokens
-in pinned memory: one launch, nothing waited for inside.
+whose sums have one order for every row count. A graph holds a whole pass, from token ids in pinned memory to winning
+tokens there: one launch, nothing waited for inside.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import RowsOut
 from specmon.core.models.placement import Chunk
 from specmon.core.models.transformer import Layer, Transformer
-from specmon.kernels.attention.split import SplitAttention
-from specmon.kernels.linear import DenseLinear, Linear
+from specmon.kernels.attention.split import CHUNK, SplitAttention
+from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
+from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import (
     HeadMatmul,
     HeadShape,
@@ -28,8 +29,29 @@ from specmon.kernels.stream.launch import (
     SwigluMatmul,
     embed,
 )
-from specmon.kernels.stream.matmul import ROWS
-from specmon.kernels.stream.schedule import schedule_for
+from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
+from specmon.kernels.stream.schedule import Schedule, schedule_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Winning tokens [16] int64 and margins [16] fp32 of a pass's rows."""
+
+    tokens: Tensor
+    margins: Tensor
+
+
+class Taps:
+    """Keeps the input of some layers of a pass: features [16, taps · D] fp32."""
+
+    def __init__(self, layers: Sequence[int], width: int, device: torch.device) -> None:
+        self._layers, self._width = tuple(layers), width
+        self.features = torch.zeros(ROWS, len(layers) * width, device=device)
+
+    def keep(self, layer: int, residual: Tensor) -> None:
+        if layer in self._layers:
+            at = self._layers.index(layer) * self._width
+            self.features[:, at : at + self._width] = residual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +67,7 @@ class _StreamedLayer:
 class StreamedModel:
     """A reference model's weights behind streaming kernels, with the buffers rows pass through.
 
-    Raises: ValueError where a weight is not dense, or has a bias the kernels do not take.
+    Raises: ValueError where a weight is neither dense nor fp8, or has a bias the kernels do not take.
     """
 
     def __init__(self, reference: Transformer) -> None:
@@ -55,43 +77,34 @@ class StreamedModel:
         half = config.head_dim // 2
         self.cos = reference.rope.cos[:, 0, :half].contiguous()
         self.sin = reference.rope.sin[:, 0, half:].contiguous()
-        dtype = reference.embedding_VD.dtype
         norms = [layer.input_norm for layer in reference.layers[1:]] + [reference.norm]
         self.layers = [self._layer(layer, norm) for layer, norm in zip(reference.layers, norms, strict=True)]
-        head = _dense(reference.head)
-        self.head = HeadMatmul(head.weight, schedule_for("head", *head.weight.shape), config.norm_eps)
-        self.stream = Stream(config.hidden_size, self.layers[0].o.schedule.bn, dtype, device)
-        heads = (ROWS, config.n_heads, config.head_dim)
-        self.q = torch.zeros(heads, dtype=dtype, device=device)
-        self.mixed = torch.zeros(heads, dtype=dtype, device=device)
-        self.inner = torch.zeros(ROWS, config.intermediate_size, dtype=dtype, device=device)
+        head, _ = _parts(reference.head)
+        self.head = HeadMatmul(head, _schedule("head", head), config.norm_eps)
+        dtype, heads, one = reference.embedding_VD.dtype, (config.n_heads, config.head_dim), self.layers[0]
+        rows = dtype if head.scale is None else head.data.dtype
+        self.stream = Stream(config.hidden_size, one.o.schedule.bn, rows, device)
+        self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
+        self.mixed = empty_rows(heads, config.head_dim, rows, device)
+        self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.bn, rows, device)
+        self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
 
     def _layer(self, layer: Layer, next_norm: Tensor) -> _StreamedLayer:
-        eps = self.reference.config.norm_eps
-        qkv, o = _dense(layer.attention.qkv), _dense(layer.attention.o)
-        gate_up, down = _dense(layer.mlp.gate_up), _dense(layer.mlp.down)
-        if gate_up.bias is not None:
+        eps, size = self.reference.config.norm_eps, self.shape.head_dim
+        qkv, qkv_bias = _parts(layer.attention.qkv)
+        o, o_bias = _parts(layer.attention.o)
+        gate_up, gate_up_bias = _parts(layer.mlp.gate_up)
+        down, down_bias = _parts(layer.mlp.down)
+        if gate_up_bias is not None:
             raise ValueError("the streaming kernels take no bias on gate and up")
         q_norm, k_norm = layer.attention.q_norm, layer.attention.k_norm
         norms = (q_norm, k_norm) if q_norm is not None and k_norm is not None else None
-        n, k = qkv.weight.shape
         return _StreamedLayer(
-            qkv=QkvMatmul(
-                qkv.weight,
-                qkv.bias,
-                norms,
-                self.shape,
-                schedule_for("qkv", n, k, bn=self.shape.head_dim),
-                eps,
-            ),
-            o=ResidualMatmul(o.weight, o.bias, schedule_for("o", *o.weight.shape)),
+            qkv=QkvMatmul(qkv, qkv_bias, norms, self.shape, _schedule("qkv", qkv, bn=size), eps),
+            o=ResidualMatmul(o, o_bias, _schedule("o", o, group=size)),
             post_norm=layer.post_norm,
-            gate_up=SwigluMatmul(
-                gate_up.weight,
-                schedule_for("gate_up", gate_up.weight.shape[0] // 2, gate_up.weight.shape[1]),
-                eps,
-            ),
-            down=ResidualMatmul(down.weight, down.bias, schedule_for("down", *down.weight.shape)),
+            gate_up=SwigluMatmul(gate_up, _schedule("gate_up", gate_up), eps),
+            down=ResidualMatmul(down, down_bias, _schedule("down", down)),
             next_norm=next_norm,
         )
 
@@ -102,38 +115,53 @@ class StreamedModel:
         kv: KvCache,
         attention: SplitAttention,
         n_rows: int,
-        taps: Sequence[int],
-        features: Tensor | None,
+        outcome: Outcome,
+        taps: Taps | None,
         logits: Tensor | None,
     ) -> None:
-        """Queue a pass of `n_rows` rows: embedding to winning tokens (in `head.tokens`, `head.margins`).
+        """Queue a pass of `n_rows` rows, embedding to winning tokens.
 
-        Shapes: tokens [16] int64, cursor [1] int32 on the device; features [16, taps · D] fp32; logits [16, V] fp32.
+        Shapes: tokens [16] int64, cursor [1] int32, both where the device reaches them; logits [16, V] fp32.
         """
-        stream, width = self.stream, self.stream.width
+        stream, mixed = self.stream, self.mixed
+        cursor = self._cursor.copy_(cursor, non_blocking=True)  # every layer reads it: from memory near by
         embed(tokens, self.reference.embedding_VD, self.reference.layers[0].input_norm, stream, n_rows)
-        flat = self.mixed.view(ROWS, -1)
         for i, layer in enumerate(self.layers):
-            self._tap(i, taps, features, width)
+            if taps is not None:
+                taps.keep(i, stream.residual)
             keys, values = kv.keys(i), kv.values(i)
             layer.qkv(stream, self.cos, self.sin, cursor, self.q, keys, values, n_rows)
-            attention(self.q, keys, values, cursor, self.mixed, n_rows)
-            layer.o(flat, stream, layer.post_norm, n_rows)
+            attention(self.q, keys, values, cursor, mixed, n_rows)
+            layer.o(mixed.flat(), stream, layer.post_norm, n_rows)
             layer.gate_up(stream, self.inner, n_rows)
             layer.down(self.inner, stream, layer.next_norm, n_rows)
-        self._tap(len(self.layers), taps, features, width)
-        self.head(stream, n_rows, logits)
-
-    def _tap(self, layer: int, taps: Sequence[int], features: Tensor | None, width: int) -> None:
-        if features is not None and layer in taps:
-            place = list(taps).index(layer)
-            features[:, place * width : (place + 1) * width] = self.stream.residual
+        if taps is not None:
+            taps.keep(len(self.layers), stream.residual)
+        self.head(stream, outcome.tokens, outcome.margins, n_rows, logits)
 
 
-def _dense(linear: Linear) -> DenseLinear:
-    if not isinstance(linear, DenseLinear):
-        raise ValueError(f"the streaming kernels take dense weights, not {type(linear).__name__}")
-    return linear
+def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:
+    """A matmul's weight and bias."""
+    if isinstance(linear, DenseLinear):
+        return Scaled(linear.weight), linear.bias
+    if isinstance(linear, Fp8Linear):
+        return Scaled(linear.weight, linear.scale), linear.bias
+    raise ValueError(f"the streaming kernels take dense or fp8 weights, not {type(linear).__name__}")
+
+
+def _schedule(op: str, weight: Scaled, *, bn: int | None = None, group: int | None = None) -> Schedule:
+    n, k = weight.data.shape
+    return schedule_for(
+        op,
+        n // 2 if op == "gate_up" else n,
+        k,
+        bn=bn,
+        group=group,
+        weights=_FORMATS[weight.data.dtype],
+    )
+
+
+_FORMATS = {torch.bfloat16: "bf16", torch.float32: "fp32", FP8: "fp8"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,16 +187,22 @@ class StreamedPasses:
         device = model.reference.device
         self._model, self._kv, self._graphs_on = model, kv, graphs
         self._attention = SplitAttention(
-            config.n_heads, config.n_kv_heads, config.head_dim, kv.n_slots, device
+            config.n_heads,
+            config.n_kv_heads,
+            config.head_dim,
+            kv.n_slots,
+            device,
+            chunk=CHUNK if model.q.element_size() < 4 else CHUNK // 2,  # what shared memory holds
         )
         pinned = device.type == "cuda"
-        self._tokens_in = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
-        self._cursor_in = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
-        self._tokens_out = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
-        self._margins_out = torch.zeros(ROWS, pin_memory=pinned)
-        self._tokens = torch.zeros(ROWS, dtype=torch.int64, device=device)
-        self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
-        self._features: dict[tuple[int, ...], Tensor] = {}
+        self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
+        self._cursor = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
+        self._out = Outcome(
+            tokens=torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned),
+            margins=torch.zeros(ROWS, pin_memory=pinned),
+        )
+        self._device = device
+        self._taps: dict[tuple[int, ...], Taps] = {}
         self._logits: Tensor | None = None
         self._graphs: dict[_Shape, torch.cuda.CUDAGraph] = {}
 
@@ -178,18 +212,17 @@ class StreamedPasses:
         return reference.logits(hidden[-1:]), features
 
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        shape = _Shape(n_rows=len(tokens), taps=tuple(taps), logits=logits)
-        self._tokens_in[: len(tokens)] = torch.tensor(tokens)
-        self._cursor_in[0] = start
+        n_rows, shape = len(tokens), _Shape(n_rows=len(tokens), taps=tuple(taps), logits=logits)
+        self._tokens[:n_rows] = torch.tensor(tokens)
+        self._cursor[0] = start
         self._run(shape)
-        if self._tokens.is_cuda:
-            torch.cuda.current_stream(self._tokens.device).synchronize()
-        features = self._features[shape.taps][: len(tokens)].clone() if taps else None
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
         return RowsOut(
-            greedy=self._tokens_out[: len(tokens)].tolist(),
-            margins=self._margins_out[: len(tokens)].tolist(),
-            logits_RV=self._logits[: len(tokens)] if logits and self._logits is not None else None,
-            features_RF=features,
+            greedy=self._out.tokens[:n_rows].tolist(),
+            margins=self._out.margins[:n_rows].tolist(),
+            logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
+            features_RF=self._taps[shape.taps].features[:n_rows].clone() if taps else None,
         )
 
     def queue(self, n_rows: int) -> None:
@@ -197,7 +230,7 @@ class StreamedPasses:
         self._run(_Shape(n_rows=n_rows, taps=(), logits=False))
 
     def _run(self, shape: _Shape) -> None:
-        if not self._graphs_on or not self._tokens.is_cuda:
+        if not self._graphs_on or self._device.type != "cuda":
             self._enqueue(shape)
             return
         if shape not in self._graphs:
@@ -207,42 +240,33 @@ class StreamedPasses:
     def _capture(self, shape: _Shape) -> torch.cuda.CUDAGraph:
         """Run once (kernels compile, buffers are made), then record. Rewriting the same slots is harmless."""
         self._enqueue(shape)
-        torch.cuda.synchronize(self._tokens.device)
+        torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._enqueue(shape)
         return graph
 
     def _enqueue(self, shape: _Shape) -> None:
-        model = self._model
-        self._tokens.copy_(self._tokens_in, non_blocking=True)
-        self._cursor.copy_(self._cursor_in, non_blocking=True)
-        features = self._feature_buffer(shape.taps)
-        model.enqueue(
+        self._model.enqueue(
             self._tokens,
             self._cursor,
             self._kv,
             self._attention,
             shape.n_rows,
-            shape.taps,
-            features,
-            self._logit_buffer(shape),
+            self._out,
+            self._taps_of(shape.taps),
+            self._logit_buffer() if shape.logits else None,
         )
-        self._tokens_out.copy_(model.head.tokens, non_blocking=True)
-        self._margins_out.copy_(model.head.margins, non_blocking=True)
 
-    def _feature_buffer(self, taps: tuple[int, ...]) -> Tensor | None:
-        if not taps:
+    def _taps_of(self, layers: tuple[int, ...]) -> Taps | None:
+        if not layers:
             return None
-        if taps not in self._features:
-            width = len(taps) * self._model.stream.width
-            self._features[taps] = torch.zeros(ROWS, width, device=self._tokens.device)
-        return self._features[taps]
+        if layers not in self._taps:
+            self._taps[layers] = Taps(layers, self._model.stream.width, self._device)
+        return self._taps[layers]
 
-    def _logit_buffer(self, shape: _Shape) -> Tensor | None:
-        if not shape.logits:
-            return None
+    def _logit_buffer(self) -> Tensor:
         if self._logits is None:
             vocabulary = self._model.reference.config.vocab_size
-            self._logits = torch.zeros(ROWS, vocabulary, device=self._tokens.device)
+            self._logits = torch.zeros(ROWS, vocabulary, device=self._device)
         return self._logits

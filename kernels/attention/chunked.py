@@ -14,38 +14,36 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from specmon.kernels.stream.matmul import E4M3_MAX
 from specmon.kernels.stream.overlap import await_previous, let_next_start
 
 
 @triton.jit
-def attend_kernel(
-    q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
-    k_head, k_slot, v_head, v_slot,
+def attend_unit(
+    kv, tile, n_tiles, first, cursor, q_ptr, k_ptr, v_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr,
+    counter_ptr, n_rows, sm_scale, k_head, k_slot, v_head, v_slot,
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
-    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
+    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr,
 ):  # fmt: skip
-    """out [16, H, D] bf16; row r stands at position cursor + r and sees slots 0 … cursor + r.
+    """Chunks first, first + PROGRAMS … of one KV head for one tile of queries; the last to arrive merges them all.
 
-    Scratch: part [HK, tiles, MAX_CHUNKS, D, QT], peak and mass [HK, tiles, MAX_CHUNKS, QT] fp32, counter [HK, tiles] int32.
+    Row r stands at position cursor + r and sees slots 0 … cursor + r.
+    Shapes: q [16, H, D]; out [16, H, D], in fp8 with scale [H, 16]; scratch: part [HK, tiles, MAX_CHUNKS, D, QT],
+    peak and mass [HK, tiles, MAX_CHUNKS, QT] fp32, counter [HK, tiles] int32.
     """
     G: tl.constexpr = H // HK
     RT: tl.constexpr = QT // G
-    kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    let_next_start(PDL)
-    await_previous(PDL)
-    cursor = tl.load(cursor_ptr)
     length = cursor + n_rows
     n_chunks = tl.cdiv(length, CHUNK)
-    if first >= n_chunks:
-        return
     column = tl.arange(0, QT)
     rd = tl.arange(0, D)
     row = tile * RT + column // G
     used = (column < RT * G) & (row < n_rows)
-    query_at = row * (H * D) + (kv * G + column % G) * D
+    head = kv * G + column % G
+    query_at = row * (H * D) + head * D
     q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
     sees = cursor + row + 1
-    group = kv * tl.num_programs(1) + tile
+    group = kv * n_tiles + tile
     for chunk in tl.range(first, n_chunks, PROGRAMS, num_stages=1):
         slot = chunk * CHUNK + tl.arange(0, CHUNK)
         held = (slot < length)[:, None]
@@ -58,27 +56,63 @@ def attend_kernel(
         weight = tl.exp(score - tl.where(peak == float("-inf"), 0.0, peak)[None, :])
         mass = tl.sum(weight, axis=0)
         mixed = tl.dot(v.T, weight.to(v.dtype), input_precision="ieee")
-        where = group * MAX_CHUNKS + chunk
-        tl.store(part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :], mixed)
-        tl.store(peak_ptr + where * QT + column, peak)
-        tl.store(mass_ptr + where * QT + column, mass)
-    tl.debug_barrier()
-    arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")
-    if arrived != tl.minimum(n_chunks, PROGRAMS) - 1:
-        return
-    tl.store(counter_ptr + group, 0)
-    peak = tl.full((QT,), float("-inf"), tl.float32)
-    mass = tl.zeros((QT,), tl.float32)
-    mixed = tl.zeros((D, QT), tl.float32)
-    for chunk in tl.range(n_chunks, num_stages=1):
-        where = group * MAX_CHUNKS + chunk
-        new = tl.load(peak_ptr + where * QT + column, cache_modifier=".cg")
-        top = tl.maximum(peak, new)
-        safe = tl.where(top == float("-inf"), 0.0, top)
-        old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
-        mass = mass * old_share + tl.load(mass_ptr + where * QT + column, cache_modifier=".cg") * new_share
-        part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
-        mixed = mixed * old_share[None, :] + tl.load(part, cache_modifier=".cg") * new_share[None, :]
-        peak = top
-    out = (mixed / mass[None, :]).to(out_ptr.dtype.element_ty)
-    tl.store(out_ptr + query_at[None, :] + rd[:, None], out, mask=used[None, :])
+        if n_chunks == 1:
+            _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
+        else:
+            where = group * MAX_CHUNKS + chunk
+            tl.store(part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :], mixed)
+            tl.store(peak_ptr + where * QT + column, peak)
+            tl.store(mass_ptr + where * QT + column, mass)
+    if n_chunks > 1:
+        tl.debug_barrier()
+        arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")
+        if arrived == tl.minimum(n_chunks, PROGRAMS) - 1:
+            tl.store(counter_ptr + group, 0)
+            peak = tl.full((QT,), float("-inf"), tl.float32)
+            mass = tl.zeros((QT,), tl.float32)
+            mixed = tl.zeros((D, QT), tl.float32)
+            for chunk in tl.range(n_chunks, num_stages=1):
+                where = group * MAX_CHUNKS + chunk
+                new = tl.load(peak_ptr + where * QT + column, cache_modifier=".cg")
+                new_mass = tl.load(mass_ptr + where * QT + column, cache_modifier=".cg")
+                part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
+                new_mixed = tl.load(part, cache_modifier=".cg")
+                top = tl.maximum(peak, new)
+                safe = tl.where(top == float("-inf"), 0.0, top)
+                old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
+                mass = mass * old_share + new_mass * new_share
+                mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
+                peak = top
+            _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
+
+
+@triton.jit
+def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl.constexpr):
+    """out = mixed [D, QT] / mass [QT], in fp8 with a scale a column."""
+    out = tl.where(used[None, :], mixed / mass[None, :], 0.0)
+    if out_ptr.dtype.element_ty.is_fp8():
+        scale = tl.maximum(tl.max(tl.abs(out), axis=0), 1e-12) / E4M3_MAX
+        tl.store(out_scale_ptr + head * 16 + row, scale, mask=used)
+        out = out / scale[None, :]
+    at = query_at[None, :] + tl.arange(0, D)[:, None]
+    tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
+
+
+@triton.jit
+def attend_kernel(
+    q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
+    k_head, k_slot, v_head, v_slot,
+    H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
+    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """`attend_unit` over a grid of (KV heads, query tiles, PROGRAMS)."""
+    kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    let_next_start(PDL)
+    await_previous(PDL)
+    cursor = tl.load(cursor_ptr)
+    if first * CHUNK < cursor + n_rows:
+        attend_unit(
+            kv, tile, tl.num_programs(1), first, cursor, q_ptr, k_ptr, v_ptr, out_ptr, out_scale_ptr,
+            part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale, k_head, k_slot, v_head, v_slot,
+            H, HK, D, QT, CHUNK, PROGRAMS, MAX_CHUNKS,
+        )  # fmt: skip

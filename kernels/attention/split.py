@@ -7,12 +7,12 @@ from torch import Tensor
 
 from specmon.kernels.attention.chunked import attend_kernel
 from specmon.kernels.stream.launch import launch_options
-from specmon.kernels.stream.matmul import ROWS
+from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import cdiv
 
 CHUNK = 256
-_QUERY_TILE = 64  # fills wgmma's N well and holds 9 rows of 7 heads a KV head
 _PROGRAMS_A_CHIP = 128
+_QUERY_TILE = 16  # the narrowest that matrix units take: 2 rows of 7 heads a KV head
 
 
 class SplitAttention:
@@ -31,23 +31,27 @@ class SplitAttention:
         warps: int = 8,
     ) -> None:
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
+        group = n_heads // n_kv_heads
+        while query_tile < group:
+            query_tile *= 2
         self.query_tile, self.chunk, self.warps = query_tile, chunk, warps
-        self.rows_a_tile = query_tile // (n_heads // n_kv_heads)
+        self.rows_a_tile = query_tile // group
         self.max_chunks = cdiv(n_slots, chunk)
         self.programs = min(self.max_chunks, max(1, _PROGRAMS_A_CHIP // n_kv_heads))
         groups = n_kv_heads * cdiv(ROWS, self.rows_a_tile)
         columns = groups * self.max_chunks * query_tile
-        self._part = torch.empty(columns * head_dim, device=device)
-        self._peak = torch.empty(columns, device=device)
-        self._mass = torch.empty(columns, device=device)
+        self.part = torch.empty(columns * head_dim, device=device)
+        self.peak = torch.empty(columns, device=device)
+        self.mass = torch.empty(columns, device=device)
         self._pdl = launch_options(device)
-        self._counter = torch.zeros(groups, dtype=torch.int32, device=device)
+        self.counter = torch.zeros(groups, dtype=torch.int32, device=device)
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, cursor: Tensor, out: Tensor, n_rows: int) -> None:
-        """Shapes: q, out [16, H, D]; k, v [S, HK, D], any strides but the last; cursor [1] int32."""
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, cursor: Tensor, out: Scaled, n_rows: int) -> None:
+        """Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32."""
         tiles = cdiv(n_rows, self.rows_a_tile)
         attend_kernel[(self.n_kv_heads, tiles, self.programs)](
-            q, k, v, cursor, out, self._part, self._peak, self._mass, self._counter, n_rows, self.head_dim**-0.5,
+            q, k, v, cursor, out.data, out.scale_or_any, self.part, self.peak, self.mass, self.counter, n_rows,
+            self.head_dim**-0.5,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile,
             CHUNK=self.chunk, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, num_warps=self.warps,

@@ -2,9 +2,10 @@
 
 from specmon.kernels.linear.base import Linear
 from specmon.kernels.linear.dense import DenseLinear
+from specmon.kernels.linear.fp8 import Fp8Linear
 from specmon.kernels.linear.head import Int8Head
 from specmon.kernels.linear.int4 import Int4Linear
 from specmon.kernels.linear.int8 import Int8Linear
 from specmon.kernels.linear.pages import into_huge_pages
 
-__all__ = ["DenseLinear", "Int4Linear", "Int8Head", "Int8Linear", "Linear", "into_huge_pages"]
+__all__ = ["DenseLinear", "Fp8Linear", "Int4Linear", "Int8Head", "Int8Linear", "Linear", "into_huge_pages"]

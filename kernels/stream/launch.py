@@ -6,15 +6,17 @@ Shapes: R = 16 rows; N outputs, K inputs. Nothing here allocates or synchronises
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from specmon.kernels.stream.edges import embed_kernel, winner_kernel
-from specmon.kernels.stream.matmul import ROWS, head_kernel, residual_kernel, swiglu_kernel
+from specmon.kernels.stream.embed import embed_kernel
+from specmon.kernels.stream.head import head_kernel, winner_kernel
 from specmon.kernels.stream.qkv import qkv_kernel
-from specmon.kernels.stream.schedule import Schedule, cdiv, power_of_two
+from specmon.kernels.stream.residual import residual_kernel
+from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
+from specmon.kernels.stream.schedule import Schedule, cdiv
+from specmon.kernels.stream.swiglu import swiglu_kernel
 
 
 def launch_options(device: torch.device) -> dict[str, bool]:
@@ -29,30 +31,26 @@ class Stream:
     """The residual stream of up to 16 rows between two matmuls.
 
     residual [16, D] fp32; h [16, D]: residual · the next norm's weight, not yet divided by its rms; sumsq [tiles, 16]:
-    sums of squares of `tile` columns each.
+    sums of squares of `tile` columns each. In fp8 a tile of h is what shares a scale.
     """
 
     def __init__(self, width: int, tile: int, dtype: torch.dtype, device: torch.device) -> None:
         self.width, self.tile = width, tile
         self.residual = torch.zeros(ROWS, width, device=device)
-        self.h = torch.zeros(ROWS, width, dtype=dtype, device=device)
+        self.h = empty_rows((width,), tile, dtype, device)
         self.n_tiles = cdiv(width, tile)
         self.sumsq = torch.zeros(self.n_tiles, ROWS, device=device)
 
-    @property
-    def tiles(self) -> dict[str, int]:
-        return {"TILES_IN": self.n_tiles, "TILES_P2": power_of_two(self.n_tiles)}
-
 
 @dataclass(frozen=True)
-class _Split:
-    """Scratch of a split along K."""
+class Split:
+    """Scratch of splits along K: what one op leaves, the next may overwrite."""
 
     partial: Tensor
     counter: Tensor
 
     @classmethod
-    def of(cls, n_tiles: int, split: int, bn: int, device: torch.device) -> _Split:
+    def of(cls, n_tiles: int, split: int, bn: int, device: torch.device) -> Split:
         partial = torch.empty(n_tiles * split * bn * ROWS, device=device)
         return cls(partial, torch.zeros(n_tiles, dtype=torch.int32, device=device))
 
@@ -60,18 +58,20 @@ class _Split:
 class ResidualMatmul:
     """stream.residual += x Wᵀ (+ bias), and h for the norm that follows."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, schedule: Schedule) -> None:
+    def __init__(self, weight: Scaled, bias: Tensor | None, schedule: Schedule) -> None:
         self.weight, self.bias, self.schedule = weight, bias, schedule
-        self.n, self.k = weight.shape
-        self._pdl = launch_options(weight.device)
-        self._scratch = _Split.of(cdiv(self.n, schedule.bn), schedule.split, schedule.bn, weight.device)
+        self.n, self.k = weight.data.shape
+        device = weight.data.device
+        self._pdl = launch_options(device)
+        self.scratch = Split.of(cdiv(self.n, schedule.bn), schedule.split, schedule.bn, device)
 
-    def __call__(self, x: Tensor, stream: Stream, norm: Tensor, n_rows: int) -> None:
+    def __call__(self, x: Scaled, stream: Stream, norm: Tensor, n_rows: int) -> None:
         """Shapes: x [16, K]; norm [N] fp32. `stream.tile` must be the schedule's bn."""
-        s = self.schedule
+        s, h = self.schedule, stream.h
         residual_kernel[(cdiv(self.n, s.bn), s.split)](
-            self.weight, x, self.bias if self.bias is not None else x, stream.residual, norm, stream.h,
-            stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
+            self.weight.data, self.weight.scale_or_any, x.data, x.scale_or_any,
+            self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
+            stream.sumsq, self.scratch.partial, self.scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
             BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
@@ -80,17 +80,19 @@ class ResidualMatmul:
 class SwigluMatmul:
     """out = silu(h W_gateᵀ / rms) · (h W_upᵀ / rms)."""
 
-    def __init__(self, weight: Tensor, schedule: Schedule, eps: float) -> None:
+    def __init__(self, weight: Scaled, schedule: Schedule, eps: float) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
-        self.n, self.k = weight.shape[0] // 2, weight.shape[1]
-        self._pdl = launch_options(weight.device)
+        self.n, self.k = weight.data.shape[0] // 2, weight.data.shape[1]
+        self._pdl = launch_options(weight.data.device)
 
-    def __call__(self, stream: Stream, out: Tensor, n_rows: int) -> None:
-        """Shapes: out [16, N]."""
+    def __call__(self, stream: Stream, out: Scaled, n_rows: int) -> None:
+        """Shapes: out [16, N]; in fp8 its group is the schedule's bn."""
         s = self.schedule
         swiglu_kernel[(cdiv(self.n, s.bn),)](
-            self.weight, stream.h, stream.sumsq, out, n_rows, self.eps,
-            N=self.n, K=self.k, **stream.tiles, BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps, **self._pdl,
+            self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
+            out.data, out.scale_or_any, n_rows, self.eps,
+            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps,
+            **self._pdl,
         )  # fmt: skip
 
 
@@ -108,7 +110,7 @@ class QkvMatmul:
 
     def __init__(
         self,
-        weight: Tensor,
+        weight: Scaled,
         bias: Tensor | None,
         norms: tuple[Tensor, Tensor] | None,
         shape: HeadShape,
@@ -118,8 +120,9 @@ class QkvMatmul:
         self.weight, self.bias, self.norms, self.shape = weight, bias, norms, shape
         self.schedule, self.eps = schedule, eps
         self.n_programs = shape.n_heads + 2 * shape.n_kv_heads
-        self._pdl = launch_options(weight.device)
-        self._scratch = _Split.of(self.n_programs, schedule.split, shape.head_dim, weight.device)
+        device = weight.data.device
+        self._pdl = launch_options(device)
+        self.scratch = Split.of(self.n_programs, schedule.split, shape.head_dim, device)
 
     def __call__(
         self,
@@ -134,14 +137,15 @@ class QkvMatmul:
     ) -> None:
         """Shapes: cos, sin [positions, D/2] fp32; cursor [1] int32; q [16, HQ, D]; k, v [S, HK, D], D contiguous."""
         s, shape = self.schedule, self.shape
-        bias = self.bias if self.bias is not None else stream.h
-        q_norm, k_norm = self.norms if self.norms is not None else (stream.h, stream.h)
+        bias = self.bias if self.bias is not None else stream.residual
+        q_norm, k_norm = self.norms if self.norms is not None else (stream.residual, stream.residual)
         qkv_kernel[(self.n_programs, s.split)](
-            self.weight, stream.h, stream.sumsq, bias, q_norm, k_norm, cos, sin, cursor,
-            q, k, v, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
+            self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
+            bias, q_norm, k_norm, cos, sin, cursor,
+            q, k, v, self.scratch.partial, self.scratch.counter, n_rows, self.eps,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
-            K=self.weight.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
-            HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, **stream.tiles,
+            K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
+            HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,
             BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
@@ -149,42 +153,35 @@ class QkvMatmul:
 class HeadMatmul:
     """The winning token of each row, and by how much it won; logits where asked for."""
 
-    def __init__(self, weight: Tensor, schedule: Schedule, eps: float) -> None:
+    def __init__(self, weight: Scaled, schedule: Schedule, eps: float) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
-        self.n, self.k = weight.shape
-        n_tiles, device = cdiv(self.n, schedule.bn), weight.device
-        self._n_tiles = n_tiles
+        self.n, self.k = weight.data.shape
+        device = weight.data.device
+        self.n_tiles = cdiv(self.n, schedule.bn)
         self._pdl = launch_options(device)
-        self._best = torch.zeros(n_tiles, ROWS, device=device)
-        self._second = torch.zeros(n_tiles, ROWS, device=device)
-        self._index = torch.zeros(n_tiles, ROWS, dtype=torch.int32, device=device)
-        self.tokens = torch.zeros(ROWS, dtype=torch.int64, device=device)
-        self.margins = torch.zeros(ROWS, device=device)
+        self.best = torch.zeros(self.n_tiles, ROWS, device=device)
+        self.second = torch.zeros(self.n_tiles, ROWS, device=device)
+        self.index = torch.zeros(self.n_tiles, ROWS, dtype=torch.int32, device=device)
 
-    def __call__(self, stream: Stream, n_rows: int, logits: Tensor | None = None) -> None:
-        """Shapes: logits [16, N] fp32, written where given."""
+    def __call__(
+        self, stream: Stream, tokens: Tensor, margins: Tensor, n_rows: int, logits: Tensor | None = None
+    ) -> None:
+        """Shapes: tokens [16] int64; margins [16] fp32; logits [16, N] fp32, written where given."""
         s = self.schedule
-        options: dict[str, Any] = {
-            "BN": s.bn,
-            "BK": s.bk,
-            "STAGES": s.stages,
-            "num_warps": s.warps,
-            **self._pdl,
-        }
-        head_kernel[(self._n_tiles,)](
-            self.weight, stream.h, stream.sumsq, self._best, self._second, self._index,
-            logits if logits is not None else self._best, n_rows, self.eps,
-            N=self.n, K=self.k, **stream.tiles, WRITE=logits is not None, **options,
+        head_kernel[(self.n_tiles,)](
+            self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
+            self.best, self.second, self.index, logits if logits is not None else self.best, n_rows, self.eps,
+            N=self.n, K=self.k, TILES_IN=stream.n_tiles, WRITE=logits is not None,
+            BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
         winner_kernel[(n_rows,)](
-            self._best, self._second, self._index, self.tokens, self.margins,
-            TILES=self._n_tiles, TILES_P2=power_of_two(self._n_tiles), **self._pdl,
-        )  # fmt: skip
+            self.best, self.second, self.index, tokens, margins, TILES=self.n_tiles, **self._pdl
+        )
 
 
 def embed(tokens: Tensor, table: Tensor, norm: Tensor, stream: Stream, n_rows: int) -> None:
     """Start the stream with rows of the embedding. Shapes: tokens [16] int64; table [V, D]; norm [D] fp32."""
     embed_kernel[(stream.n_tiles,)](
-        tokens, table, norm, stream.residual, stream.h, stream.sumsq, n_rows, D=stream.width, BN=stream.tile,
-        **launch_options(tokens.device),
+        tokens, table, norm, stream.residual, stream.h.data, stream.h.scale_or_any, stream.sumsq, n_rows,
+        D=stream.width, BN=stream.tile, **launch_options(stream.residual.device),
     )  # fmt: skip

@@ -4,10 +4,13 @@ Legend: R = 16 rows (padded), N outputs, K inputs. W is the left operand of the 
 its rows fill wgmma's M and the 16 padded rows of x its N: every row count runs the same instructions in the same order.
 Split along K, the program that arrives last adds the partial sums in order of K, whoever arrives when.
 
-RMSNorm never runs by itself: whoever writes the residual stream also writes h = bf16(residual · weight of the next norm)
-and the sums of squares of its own columns; the matmul that reads h multiplies its result by 1/rms of the row.
+RMSNorm never runs by itself: whoever writes the residual stream also writes h = residual · weight of the next norm and the
+sums of squares of its own columns; the matmul that reads h multiplies its result by 1/rms of the row.
 
-Source: the split-K reduction by last arrival is CUDA's threadFenceReduction sample.
+In fp8 an output channel of W has one scale, and BK inputs of a row of x have one (the group that x's producer rounded
+together). Every BK products are summed by the matrix unit from zero, then scaled and added in fp32.
+
+Source: the split-K reduction by last arrival is CUDA's threadFenceReduction sample; fp8 promotion: DeepSeek-V3 (2024).
 """
 
 from __future__ import annotations
@@ -15,35 +18,47 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
+E4M3_MAX = tl.constexpr(448.0)
 
-ROWS = 16
+
+@triton.jit
+def dot_rows(w, x, acc, scale_ptr, group, BK: tl.constexpr):
+    """acc [BN, 16] + w [BN, BK] · x [16, BK]ᵀ, in fp8 times the scales of x's group [16]."""
+    if w.dtype.is_fp8():
+        scale = tl.load(scale_ptr + group * 16 + tl.arange(0, 16))
+        return acc + tl.dot(w, x.T, max_num_imprecise_acc=BK) * scale[None, :]
+    return tl.dot(w, x.T, acc, input_precision="ieee")
 
 
 @triton.jit
 def stream_tile(
-    w_ptr, x_ptr, n_first, k_first, n_rows, N: tl.constexpr, K: tl.constexpr, KS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+    w_ptr, x_ptr, x_scale_ptr, rn, there, k_first, n_rows, K: tl.constexpr, KS: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """acc [BN, 16] fp32 of weight rows n_first … over k_first … k_first+KS-1."""
-    rn = n_first + tl.arange(0, BN)
+    """acc [BN, 16] fp32 of weight rows rn [BN] over k_first … k_first+KS-1; rows not `there` are zero, WHOLE: all are."""
     rr = tl.arange(0, 16)
     rk = k_first + tl.arange(0, BK)
     w_tile = w_ptr + rn[:, None].to(tl.int64) * K + rk[None, :]
     x_tile = x_ptr + rr[:, None] * K + rk[None, :]
     acc = tl.zeros((BN, 16), tl.float32)
     for k in tl.range(0, KS, BK, num_stages=STAGES):
-        if KS % BK == 0 and N % BN == 0:
+        if KS % BK == 0 and WHOLE:
             w = tl.load(w_tile + k, eviction_policy="evict_first")
             x = tl.load(x_tile + k, mask=(rr < n_rows)[:, None], other=0.0)
         else:
             inside = k + tl.arange(0, BK) < KS
             w = tl.load(
-                w_tile + k, mask=(rn < N)[:, None] & inside[None, :], other=0.0, eviction_policy="evict_first"
+                w_tile + k, mask=there[:, None] & inside[None, :], other=0.0, eviction_policy="evict_first"
             )
             x = tl.load(x_tile + k, mask=(rr < n_rows)[:, None] & inside[None, :], other=0.0)
-        acc = tl.dot(w, x.T, acc, input_precision="ieee")
+        acc = dot_rows(w, x, acc, x_scale_ptr, (k_first + k) // BK, BK)
     return acc
+
+
+@triton.jit
+def halves(acc, BN: tl.constexpr):
+    """The first and the last BN rows of acc [2·BN, 16]."""
+    return tl.split(tl.permute(tl.reshape(acc, (2, BN, 16)), (1, 2, 0)))
 
 
 @triton.jit
@@ -61,126 +76,45 @@ def arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT: tl.constexpr,
 
 
 @triton.jit
-def sum_partials(partial_ptr, tile, first, SPLIT: tl.constexpr, BN: tl.constexpr, COUNT: tl.constexpr):
-    """Rows first … first+COUNT-1 of a tile's partial sums, added in order of K: [COUNT, 16]."""
-    offsets = (first + tl.arange(0, COUNT))[:, None] * 16 + tl.arange(0, 16)[None, :]
-    acc = tl.zeros((COUNT, 16), tl.float32)
+def sum_partials(partial_ptr, tile, SPLIT: tl.constexpr, BN: tl.constexpr):
+    """A tile's partial sums, added in order of K: [BN, 16]."""
+    offsets = tl.arange(0, BN)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    acc = tl.zeros((BN, 16), tl.float32)
     for split in tl.static_range(SPLIT):
         acc += tl.load(partial_ptr + (tile * SPLIT + split) * BN * 16 + offsets, cache_modifier=".cg")
     return acc
 
 
 @triton.jit
-def row_scale(sumsq_ptr, eps, TILES: tl.constexpr, TILES_P2: tl.constexpr, D: tl.constexpr):
-    """1/rms of each row from the per-tile sums of squares [TILES, 16]."""
-    rt = tl.arange(0, TILES_P2)
-    rr = tl.arange(0, 16)
-    parts = tl.load(sumsq_ptr + rt[:, None] * 16 + rr[None, :], mask=(rt < TILES)[:, None], other=0.0)
-    return tl.rsqrt(tl.sum(parts, axis=0) / D + eps)
+def load_squares(sumsq_ptr, TILES: tl.constexpr):
+    """Sums of squares of a row by tile [TILES, 16]: asked for early, they are there when `row_scale` needs them."""
+    rt = tl.arange(0, triton.next_power_of_2(TILES))
+    at = rt[:, None] * 16 + tl.arange(0, 16)[None, :]
+    return tl.load(sumsq_ptr + at, mask=(rt < TILES)[:, None], other=0.0)
 
 
 @triton.jit
-def residual_kernel(
-    w_ptr, x_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, sumsq_ptr, partial_ptr, counter_ptr, n_rows,
-    N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """residual += x Wᵀ (+ bias); h = bf16(residual · norm); sumsq[tile] = Σ residual² over the tile's columns.
-
-    Shapes: w [N, K] bf16; x [16, K] bf16; residual [16, N] fp32; norm [N] fp32; h [16, N] bf16; sumsq [N/BN, 16] fp32.
-    """
-    tile, split = tl.program_id(0), tl.program_id(1)
-    KS: tl.constexpr = K // SPLIT
-    let_next_start(PDL)
-    if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK)
-    rn = tile * BN + tl.arange(0, BN)
-    rr = tl.arange(0, 16)
-    inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
-    at = rr[None, :] * N + rn[:, None]
-    norm = tl.load(norm_ptr + rn, mask=rn < N, other=0.0)
-    await_previous(PDL)
-    before = tl.load(residual_ptr + at, mask=inside, other=0.0)  # on its way while the weights stream
-    acc = stream_tile(w_ptr, x_ptr, tile * BN, split * KS, n_rows, N, K, KS, BN, BK, STAGES)
-    if SPLIT > 1:
-        if not arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, BN):
-            return
-        acc = sum_partials(partial_ptr, tile, 0, SPLIT, BN, BN)
-    if HAS_BIAS:
-        acc += tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32)[:, None]
-    y = before + acc
-    tl.store(residual_ptr + at, y, mask=inside)
-    tl.store(h_ptr + at, (y * norm[:, None]).to(h_ptr.dtype.element_ty), mask=inside)
-    y = tl.where((rn < N)[:, None], y, 0.0)
-    tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
+def row_scale(squares, eps, D: tl.constexpr):
+    """1/rms of each row, [1, 16]."""
+    return tl.rsqrt(tl.sum(squares, axis=0) / D + eps)[None, :]
 
 
 @triton.jit
-def swiglu_kernel(
-    w_ptr, h_ptr, sumsq_ptr, out_ptr, n_rows, eps,
-    N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms.
-
-    Shapes: w [2N, K] bf16, gate rows first; h [16, K] bf16; out [16, N] bf16.
-    """
-    tile = tl.program_id(0)
-    rn = tile * BN + tl.arange(0, BN)
-    rr = tl.arange(0, 16)
-    rk = tl.arange(0, BK)
-    gate_tile = w_ptr + rn[:, None].to(tl.int64) * K + rk[None, :]
-    up_tile = gate_tile + N * K
-    let_next_start(PDL)
-    if PDL:
-        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
-        prefetch_rows(w_ptr, N + tile * BN, 0, K, K, BN, BK)
-    await_previous(PDL)
-    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
-    h_tile = h_ptr + rr[:, None] * K + rk[None, :]
-    gate = tl.zeros((BN, 16), tl.float32)
-    up = tl.zeros((BN, 16), tl.float32)
-    for k in tl.range(0, K, BK, num_stages=STAGES):
-        inside = k + rk < K
-        mask = (rn < N)[:, None] & inside[None, :]
-        h = tl.load(h_tile + k, mask=(rr < n_rows)[:, None] & inside[None, :], other=0.0)
-        w_gate = tl.load(gate_tile + k, mask=mask, other=0.0, eviction_policy="evict_first")
-        w_up = tl.load(up_tile + k, mask=mask, other=0.0, eviction_policy="evict_first")
-        gate = tl.dot(w_gate, h.T, gate, input_precision="ieee")
-        up = tl.dot(w_up, h.T, up, input_precision="ieee")
-    gate, up = gate * scale, up * scale
-    y = gate / (1.0 + tl.exp(-gate)) * up
-    inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
-    tl.store(out_ptr + rr[None, :] * N + rn[:, None], y.to(out_ptr.dtype.element_ty), mask=inside)
+def channel_scale(w_ptr, w_scale_ptr, rn, N: tl.constexpr):
+    """Scales of weight rows rn, [BN, 1]: ones but for fp8."""
+    if w_ptr.dtype.element_ty.is_fp8():
+        return tl.load(w_scale_ptr + rn, mask=rn < N, other=0.0)[:, None]
+    return tl.full((rn.shape[0], 1), 1.0, tl.float32)
 
 
 @triton.jit
-def head_kernel(
-    w_ptr, h_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
-    N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr, WRITE: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """The best and second-best logit of each tile of the vocabulary, and where the best is; ties go to the lower id.
+def store_rows(y, out_ptr, scale_ptr, at, inside, group):
+    """Store y [BN, 16] in out's format at `at`; in fp8 all BN values of a row share the scale kept at [group, 16].
 
-    Shapes: w [N, K] bf16; h [16, K] bf16; best, second, index [tiles, 16]; logits [16, N] fp32 where WRITE.
+    y is zero outside `inside`.
     """
-    tile = tl.program_id(0)
-    let_next_start(PDL)
-    if PDL:
-        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
-    await_previous(PDL)
-    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
-    acc = stream_tile(w_ptr, h_ptr, tile * BN, 0, n_rows, N, K, K, BN, BK, STAGES) * scale
-    rn = tile * BN + tl.arange(0, BN)
-    rr = tl.arange(0, 16)
-    if WRITE:
-        inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
-        tl.store(logits_ptr + rr[None, :].to(tl.int64) * N + rn[:, None], acc, mask=inside)
-    acc = tl.where((rn < N)[:, None], acc, float("-inf"))
-    best = tl.max(acc, axis=0)
-    index = tl.min(tl.where(acc == best[None, :], rn[:, None], N), axis=0)
-    second = tl.max(tl.where(rn[:, None] == index[None, :], float("-inf"), acc), axis=0)
-    at = tile * 16 + rr
-    tl.store(best_ptr + at, best)
-    tl.store(second_ptr + at, second)
-    tl.store(index_ptr + at, index)
+    if out_ptr.dtype.element_ty.is_fp8():
+        scale = tl.maximum(tl.max(tl.abs(y), axis=0), 1e-12) / E4M3_MAX
+        tl.store(scale_ptr + group * 16 + tl.arange(0, 16), scale)
+        y = y / scale[None, :]
+    tl.store(out_ptr + at, y.to(out_ptr.dtype.element_ty), mask=inside)

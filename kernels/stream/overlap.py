@@ -10,18 +10,20 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+REACH = tl.constexpr(128 * 1024)
+
 
 @triton.jit
 def prefetch_rows(
     w_ptr, first, k_first, K: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):
-    """Ask for BN weight rows from `first`, inputs k_first … : all KS of them where that is at most 128 KiB, else BK."""
+    """Ask for BN weight rows from `first`, inputs k_first … : KS of them where that is at most REACH bytes, else BK."""
     WIDTH: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth // 8
     LINE: tl.constexpr = 128 // WIDTH
-    REACH: tl.constexpr = KS if BN * KS * WIDTH <= 131072 else BK
+    STOP: tl.constexpr = KS if BN * KS * WIDTH <= REACH else BK
     rn = first + tl.arange(0, BN)
     LINES: tl.constexpr = BK // LINE if BK > LINE else 1
-    for k in tl.static_range(0, REACH, BK):
+    for k in tl.static_range(0, STOP, BK):
         rl = k_first + k + tl.arange(0, LINES) * LINE
         lines = (w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :]).to(tl.uint64)
         tl.inline_asm_elementwise(

@@ -2,8 +2,8 @@
 
 Legend: D head size, HQ query heads, HK KV heads, K inputs. One program owns one head (a tile of D weight rows) of one split
 of K; the last to arrive finishes the head. K and V caches have strides of their own.
-Shapes: w [(HQ + 2·HK)·D, K] bf16, rows in the order q, k, v; h [16, K] bf16; q_out [16, HQ, D] bf16;
-cos, sin [positions, D/2].
+Shapes: w [(HQ + 2·HK)·D, K] bf16 or fp8 with scale [(HQ + 2·HK)·D], rows in the order q, k, v; h [16, K] alike with scale
+[K/BK, 16]; q_out [16, HQ, D]; cos, sin [positions, D/2].
 """
 
 from __future__ import annotations
@@ -11,58 +11,88 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specmon.kernels.stream.matmul import arrive_last, row_scale, stream_tile, sum_partials
+from specmon.kernels.stream.matmul import (
+    arrive_last,
+    channel_scale,
+    halves,
+    load_squares,
+    row_scale,
+    stream_tile,
+    sum_partials,
+)
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
 
 
 @triton.jit
-def qkv_kernel(
-    w_ptr, h_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr, cursor_ptr,
-    q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
+def qkv_unit(
+    head, split, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr,
+    cursor, q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
-    HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr, TILES_P2: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Row r is the token at position cursor + r; its K and V go to that slot."""
-    head, split = tl.program_id(0), tl.program_id(1)
+    """One split of one head. Row r is the token at position cursor + r; its K and V go to that slot."""
     KS: tl.constexpr = K // SPLIT
     N: tl.constexpr = (HQ + 2 * HK) * D
     HALF: tl.constexpr = D // 2
+    rd = head * D + tl.arange(0, D)
+    squares = load_squares(sumsq_ptr, TILES_IN)
+    acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, D, BK, STAGES, True)
+    last = True
+    if SPLIT > 1:
+        last = arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D)
+    if last:
+        if SPLIT > 1:
+            acc = sum_partials(partial_ptr, head, SPLIT, D)
+        low, high = halves(acc * row_scale(squares, eps, K), HALF)
+        rh = tl.arange(0, HALF)
+        rr = tl.arange(0, 16)
+        row = head * D + rh
+        low *= channel_scale(w_ptr, w_scale_ptr, row, N)
+        high *= channel_scale(w_ptr, w_scale_ptr, row + HALF, N)
+        if HAS_BIAS:
+            low += tl.load(bias_ptr + row).to(tl.float32)[:, None]
+            high += tl.load(bias_ptr + row + HALF).to(tl.float32)[:, None]
+        if HAS_NORM and head < HQ + HK:
+            rms = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)[None, :]
+            norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
+            low *= rms * tl.load(norm_ptr + rh)[:, None]
+            high *= rms * tl.load(norm_ptr + HALF + rh)[:, None]
+        inside = (rr < n_rows)[None, :]
+        if head < HQ + HK:
+            angle = (cursor + rr)[None, :] * HALF + rh[:, None]
+            cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
+            sin = tl.load(sin_ptr + angle, mask=inside, other=0.0)
+            turned = low * cos - high * sin
+            high = high * cos + low * sin
+            low = turned
+        slots = (cursor + rr)[None, :].to(tl.int64)
+        if head < HQ:
+            out = q_ptr + rr[None, :] * (HQ * D) + head * D + rh[:, None]
+        elif head < HQ + HK:
+            out = k_ptr + slots * k_slot + (head - HQ) * k_head + rh[:, None]
+        else:
+            out = v_ptr + slots * v_slot + (head - HQ - HK) * v_head + rh[:, None]
+        tl.store(out, low.to(q_ptr.dtype.element_ty), mask=inside)
+        tl.store(out + HALF, high.to(q_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def qkv_kernel(
+    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr, cursor_ptr,
+    q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
+    K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
+    HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """`qkv_unit` over a grid of (heads, splits)."""
+    head, split = tl.program_id(0), tl.program_id(1)
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK)
+        prefetch_rows(w_ptr, head * D, split * (K // SPLIT), K, K // SPLIT, D, BK)
     await_previous(PDL)
-    scale = row_scale(sumsq_ptr, eps, TILES_IN, TILES_P2, K)[None, :]
-    acc = stream_tile(w_ptr, h_ptr, head * D, split * KS, n_rows, N, K, KS, D, BK, STAGES)
-    if not arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D):
-        return
-    low = sum_partials(partial_ptr, head, 0, SPLIT, D, HALF) * scale
-    high = sum_partials(partial_ptr, head, HALF, SPLIT, D, HALF) * scale
-    rh = tl.arange(0, HALF)
-    rr = tl.arange(0, 16)
-    if HAS_BIAS:
-        low += tl.load(bias_ptr + head * D + rh).to(tl.float32)[:, None]
-        high += tl.load(bias_ptr + head * D + HALF + rh).to(tl.float32)[:, None]
-    if HAS_NORM and head < HQ + HK:
-        rms = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)[None, :]
-        norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
-        low *= rms * tl.load(norm_ptr + rh)[:, None]
-        high *= rms * tl.load(norm_ptr + HALF + rh)[:, None]
-    cursor = tl.load(cursor_ptr)
-    inside = (rr < n_rows)[None, :]
-    if head < HQ + HK:
-        angle = (cursor + rr)[None, :] * HALF + rh[:, None]
-        cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
-        sin = tl.load(sin_ptr + angle, mask=inside, other=0.0)
-        turned = low * cos - high * sin
-        high = high * cos + low * sin
-        low = turned
-    slots = (cursor + rr)[None, :].to(tl.int64)
-    if head < HQ:
-        out = q_ptr + rr[None, :] * (HQ * D) + head * D + rh[:, None]
-    elif head < HQ + HK:
-        out = k_ptr + slots * k_slot + (head - HQ) * k_head + rh[:, None]
-    else:
-        out = v_ptr + slots * v_slot + (head - HQ - HK) * v_head + rh[:, None]
-    tl.store(out, low.to(q_ptr.dtype.element_ty), mask=inside)
-    tl.store(out + HALF, high.to(q_ptr.dtype.element_ty), mask=inside)
+    qkv_unit(
+        head, split, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr,
+        cos_ptr, sin_ptr, tl.load(cursor_ptr), q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps,
+        k_head, k_slot, v_head, v_slot, K, HQ, HK, D, HAS_BIAS, HAS_NORM, TILES_IN, BK, SPLIT, STAGES,
+    )  # fmt: skip

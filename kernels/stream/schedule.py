@@ -13,6 +13,7 @@ from pathlib import Path
 SCHEDULES = Path(__file__).with_name("schedules.toml")
 _SM_COUNT = 132  # programs that fill an H100 or H200 once
 _RESIDUAL_BN = 64
+_GROUP = 128  # inputs that share a scale in fp8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,6 @@ class Schedule:
 
 def cdiv(a: int, b: int) -> int:
     return -(-a // b)
-
-
-def power_of_two(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << (n - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +65,37 @@ def shape_key(op: str, n: int, k: int) -> str:
     return f"{op} {n}x{k}"
 
 
-def schedule_for(op: str, n: int, k: int, *, bn: int | None = None, weights: str = "bf16") -> Schedule:
+def schedule_for(
+    op: str, n: int, k: int, *, bn: int | None = None, group: int | None = None, weights: str = "bf16"
+) -> Schedule:
     """The schedule of `op` ("qkv", "o", "gate_up", "down", "head") for N outputs and K inputs; qkv's bn is the head size.
 
-    o and down share bn, since both leave sums of squares by tile. `weights` is the format W is stored in.
+    o and down share bn, since both leave sums of squares by tile. `weights` is the format W is stored in. In fp8 `group`
+    inputs (128 where not given) share a scale: a tile has so many inputs, and what ends in fp8 so many outputs.
     """
     tuned = shipped_table().tuned.get(weights, {}).get(shape_key(op, n, k))
     if tuned is not None:
         return tuned
-    rows = bn or (_RESIDUAL_BN if op in ("o", "down") else None)
-    return default_schedule(n, k, bn=rows, may_split=op in ("qkv", "o", "down"))
+    may_split = op in ("qkv", "o", "down")
+    if weights == "fp8":
+        return default_schedule(n, k, bn=bn or _GROUP, bk=group or _GROUP, may_split=may_split)
+    rows = bn or (_RESIDUAL_BN if op in ("o", "down") or weights == "fp32" else None)
+    return default_schedule(
+        n,
+        k,
+        bn=rows,
+        bk=64 if weights == "fp32" else None,
+        stages=3 if weights == "fp32" else 4,
+        may_split=may_split,
+    )
 
 
-def default_schedule(n: int, k: int, *, bn: int | None = None, may_split: bool = True) -> Schedule:
-    """A schedule for a shape nobody tuned: enough programs to fill the chip, K split evenly in tiles of 64 or more."""
+def default_schedule(
+    n: int, k: int, *, bn: int | None = None, bk: int | None = None, stages: int = 4, may_split: bool = True
+) -> Schedule:
+    """A schedule for a shape nobody tuned: enough programs to fill the chip, K split evenly in whole tiles."""
     rows = bn or (128 if n >= 128 * _SM_COUNT * 2 else 64)
-    bk = 128 if k >= 1024 else 64
     split = 1
-    while may_split and cdiv(n, rows) * split < _SM_COUNT and split < 8 and k % (split * 2 * 64) == 0:
+    while may_split and cdiv(n, rows) * split < _SM_COUNT and split < 8 and k % (split * 2 * (bk or 64)) == 0:
         split *= 2
-    return Schedule(bn=rows, bk=min(bk, k // split), split=split)
+    return Schedule(bn=rows, bk=bk or min(128 if k >= 1024 else 64, k // split), split=split, stages=stages)

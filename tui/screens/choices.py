@@ -58,7 +58,7 @@ class Plan:
             _setting(
                 "recipe",
                 "recipe",
-                ("auto", "q4", "bf16", "fp32"),
+                ("auto", "q4", "fp8", "bf16", "fp32"),
                 c.recipe,
                 _recipe_reasons(c.devices, devices),
             ),

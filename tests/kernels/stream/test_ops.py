@@ -20,7 +20,7 @@ from specmon.kernels.stream.launch import (
     SwigluMatmul,
     embed,
 )
-from specmon.kernels.stream.matmul import ROWS
+from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -47,6 +47,11 @@ def normed(residual: Tensor, norm: Tensor) -> Tensor:
     return F.rms_norm(residual, norm.shape, norm, EPS)
 
 
+def won() -> tuple[Tensor, Tensor]:
+    """Room for the head's tokens and margins."""
+    return torch.zeros(ROWS, dtype=torch.int64, device=DEVICE), torch.zeros(ROWS, device=DEVICE)
+
+
 def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
@@ -66,22 +71,22 @@ def test_residual_matmul_adds_and_prepares_the_next_norm(
     weight, bias, norm = rand(n, k), rand(n) if biased else None, rand(n)
     residual, x = rand(5, n), rand(5, k)
     stream = stream_of(residual, norm, schedule.bn)
-    ResidualMatmul(weight, bias, schedule)(padded(x), stream, norm, 5)
+    ResidualMatmul(Scaled(weight), bias, schedule)(Scaled(padded(x)), stream, norm, 5)
 
     expected = residual + F.linear(x, weight, bias)
     close(stream.residual[:5], expected)
-    close(stream.h[:5], expected * norm)
+    close(stream.h.data[:5], expected * norm)
     close(stream.sumsq.sum(0)[:5], expected.square().sum(1))
 
 
 def test_split_counters_are_ready_for_the_next_launch() -> None:
     schedule = Schedule(bn=16, bk=16, split=2, stages=2)
     weight, norm, x = rand(32, 32), rand(32), rand(3, 32)
-    matmul = ResidualMatmul(weight, None, schedule)
+    matmul = ResidualMatmul(Scaled(weight), None, schedule)
     results = []
     for _ in range(2):
         stream = stream_of(torch.zeros(3, 32, device=DEVICE), norm, 16)
-        matmul(padded(x), stream, norm, 3)
+        matmul(Scaled(padded(x)), stream, norm, 3)
         results.append(stream.residual.clone())
 
     assert torch.equal(*results)
@@ -91,7 +96,9 @@ def test_split_counters_are_ready_for_the_next_launch() -> None:
 def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int) -> None:
     weight, norm, residual = rand(2 * n, k) * 0.2, rand(k), rand(4, k)
     out = torch.zeros(ROWS, n, device=DEVICE)
-    SwigluMatmul(weight, Schedule(bn=32, bk=32, stages=2), EPS)(stream_of(residual, norm, 16), out, 4)
+    SwigluMatmul(Scaled(weight), Schedule(bn=32, bk=32, stages=2), EPS)(
+        stream_of(residual, norm, 16), Scaled(out), 4
+    )
 
     gate, up = F.linear(normed(residual, norm), weight).chunk(2, dim=1)
     close(out[:4], F.silu(gate) * up)
@@ -101,26 +108,28 @@ def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int) -> None:
 @pytest.mark.parametrize("vocabulary", [300, 64, 257])
 def test_head_names_the_best_token_and_its_margin(vocabulary: int) -> None:
     weight, norm, residual = rand(vocabulary, 64), rand(64), rand(6, 64)
-    head = HeadMatmul(weight, Schedule(bn=64, bk=64, stages=2), EPS)
+    head = HeadMatmul(Scaled(weight), Schedule(bn=64, bk=64, stages=2), EPS)
     logits = torch.zeros(ROWS, vocabulary, device=DEVICE)
-    head(stream_of(residual, norm, 32), 6, logits)
+    tokens, margins = won()
+    head(stream_of(residual, norm, 32), tokens, margins, 6, logits)
 
     expected = F.linear(normed(residual, norm), weight)
     best = expected.topk(2, dim=1)
     close(logits[:6], expected)
-    assert head.tokens[:6].tolist() == best.indices[:, 0].tolist()
-    close(head.margins[:6], best.values[:, 0] - best.values[:, 1])
+    assert tokens[:6].tolist() == best.indices[:, 0].tolist()
+    close(margins[:6], best.values[:, 0] - best.values[:, 1])
 
 
 def test_head_gives_ties_to_the_lower_token() -> None:
     weight = torch.zeros(200, 32, device=DEVICE)
     weight[[70, 130, 190]] = 1.0
     norm = torch.ones(32, device=DEVICE)
-    head = HeadMatmul(weight, Schedule(bn=64, bk=32, stages=2), EPS)
-    head(stream_of(torch.ones(1, 32, device=DEVICE), norm, 32), 1)
+    head = HeadMatmul(Scaled(weight), Schedule(bn=64, bk=32, stages=2), EPS)
+    tokens, margins = won()
+    head(stream_of(torch.ones(1, 32, device=DEVICE), norm, 32), tokens, margins, 1)
 
-    assert head.tokens[0] == 70
-    assert head.margins[0] == 0
+    assert tokens[0] == 70
+    assert margins[0] == 0
 
 
 SHAPE = HeadShape(n_heads=6, n_kv_heads=2, head_dim=16)
@@ -135,7 +144,7 @@ class _Layer:
         self.weight, self.bias = rand(n, 64) * 0.2, rand(n) if biased else None
         self.norms = (rand(16), rand(16)) if head_norms else None
         self.qkv = QkvMatmul(
-            self.weight, self.bias, self.norms, SHAPE, Schedule(bn=16, bk=32, split=2, stages=2), EPS
+            Scaled(self.weight), self.bias, self.norms, SHAPE, Schedule(bn=16, bk=32, split=2, stages=2), EPS
         )
         inverse, _ = inverse_frequencies(16, 10_000.0)
         angles = torch.arange(800)[:, None] * inverse
@@ -148,7 +157,7 @@ class _Layer:
         q, out = torch.zeros(2, ROWS, SHAPE.n_heads, 16, device=DEVICE)
         at = torch.tensor([cursor], dtype=torch.int32, device=DEVICE)
         self.qkv(stream, self.cos, self.sin, at, q, self.keys, self.values, n_rows)
-        self.attention(q, self.keys, self.values, at, out, n_rows)
+        self.attention(q, self.keys, self.values, at, Scaled(out), n_rows)
         return q[:n_rows], self.keys[cursor : cursor + n_rows].clone(), out[:n_rows]
 
     def expected_heads(self, x: Tensor, cursor: int) -> Heads:
@@ -215,14 +224,14 @@ def _rows_alone(run: Callable[[list[int]], Tensor], n_rows: int) -> None:
 @pytest.mark.parametrize("n_rows", [2, 5])
 def test_matmul_rows_stand_alone(n_rows: int) -> None:
     residual, norm = rand(n_rows, 64), rand(64)
-    swiglu = SwigluMatmul(rand(160, 64), Schedule(bn=32, bk=32, stages=2), EPS)
-    down = ResidualMatmul(rand(64, 80), None, Schedule(bn=32, bk=16, split=5, stages=2))
+    swiglu = SwigluMatmul(Scaled(rand(160, 64)), Schedule(bn=32, bk=32, stages=2), EPS)
+    down = ResidualMatmul(Scaled(rand(64, 80)), None, Schedule(bn=32, bk=16, split=5, stages=2))
 
     def run(rows: list[int]) -> Tensor:
         stream = stream_of(residual[rows], norm, 32)
         inner = torch.zeros(ROWS, 80, device=DEVICE)
-        swiglu(stream, inner, len(rows))
-        down(inner, stream, norm, len(rows))
+        swiglu(stream, Scaled(inner), len(rows))
+        down(Scaled(inner), stream, norm, len(rows))
         return stream.residual[: len(rows)].clone()
 
     _rows_alone(run, n_rows)

@@ -18,16 +18,17 @@ from specmon.core.models.transformer import Transformer
 
 DEVICE = "cuda:0" if torch.cuda.is_available() else "cpu:0"
 FP32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
+FP8 = Recipe(name="fp8", activation=torch.float32, kv=torch.float32, quantised=False, fp8=True)
 PROMPT, TOKENS = [5, 9, 23, 77, 14, 30, 8], [3, 50, 21, 90, 44]
 TAPS = (1, 3)
-Build = Callable[[str], Transformer]
+Build = Callable[..., Transformer]
 
 
 @pytest.fixture
 def build(tiny: Any) -> Build:
-    def model(family: str) -> Transformer:
+    def model(family: str, recipe: Recipe = FP32) -> Transformer:
         file = HfFolder(tiny.target(family))
-        return build_transformer(file, FP32, DEVICE, max_positions=700, progress=lambda what, part: None)
+        return build_transformer(file, recipe, DEVICE, max_positions=700, progress=lambda what, part: None)
 
     return model
 
@@ -62,9 +63,12 @@ def test_streamed_rows_give_the_references_numbers(build: Build, family: str) ->
     assert [got.margin(i) for i in range(5)] == pytest.approx([want.margin(i) for i in range(5)], abs=2e-3)
 
 
+@pytest.mark.parametrize("recipe", [FP32, FP8], ids=["fp32", "fp8"])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_streamed_verification_has_the_bits_of_single_steps(build: Build, family: str) -> None:
-    model = build(family)
+def test_streamed_verification_has_the_bits_of_single_steps(
+    build: Build, family: str, recipe: Recipe
+) -> None:
+    model = build(family, recipe)
     streamed_model = StreamedModel(model)
     ids = torch.tensor(PROMPT, device=model.device)
     at_once, stepwise = (StreamedPasses(streamed_model, cache(model)) for _ in range(2))

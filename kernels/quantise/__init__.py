@@ -1,0 +1,1 @@
+"""Rounding to 8-bit floating point with scales."""

@@ -1,0 +1,45 @@
+"""Embedding: starts the residual stream."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from specmon.kernels.stream.matmul import store_rows
+from specmon.kernels.stream.overlap import await_previous, let_next_start
+
+
+@triton.jit
+def embed_unit(
+    tile, token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
+    D: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """One tile of: residual[r] = table[token[r]], with h and sumsq as `residual_unit` leaves them.
+
+    Shapes: token [16] int64; table [V, D]; norm [D] fp32.
+    """
+    rn = tile * BN + tl.arange(0, BN)
+    rr = tl.arange(0, 16)
+    token = tl.load(token_ptr + rr, mask=rr < n_rows, other=0)
+    inside = (rr < n_rows)[None, :] & (rn < D)[:, None]
+    y = tl.load(table_ptr + token[None, :].to(tl.int64) * D + rn[:, None], mask=inside, other=0.0).to(
+        tl.float32
+    )
+    norm = tl.load(norm_ptr + rn, mask=rn < D, other=0.0)
+    at = rr[None, :] * D + rn[:, None]
+    tl.store(residual_ptr + at, y, mask=inside)
+    store_rows(y * norm[:, None], h_ptr, h_scale_ptr, at, inside, tile)
+    tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
+
+
+@triton.jit
+def embed_kernel(
+    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
+    D: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """`embed_unit` over a grid of tiles."""
+    let_next_start(PDL)
+    await_previous(PDL)
+    embed_unit(
+        tl.program_id(0), token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows, D, BN
+    )  # fmt: skip

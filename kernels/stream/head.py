@@ -1,0 +1,86 @@
+"""The vocabulary head: the winning token of each row and by how much it won, without writing logits."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from specmon.kernels.stream.matmul import channel_scale, load_squares, row_scale, stream_tile
+from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
+
+NO_TOKEN = tl.constexpr(2147483647)
+
+
+@triton.jit
+def head_unit(
+    tile, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
+    N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """The best and second-best logit of one tile of the vocabulary, and where the best is; ties go to the lower id.
+
+    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/BK, 16]; best, second, index [tiles, 16];
+    logits [16, N] fp32 where WRITE.
+    """
+    rn = tile * BN + tl.arange(0, BN)
+    rr = tl.arange(0, 16)
+    squares = load_squares(sumsq_ptr, TILES_IN)
+    acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rn, rn < N, 0, n_rows, K, K, BN, BK, STAGES, N % BN == 0)
+    acc *= row_scale(squares, eps, K) * channel_scale(w_ptr, w_scale_ptr, rn, N)
+    if WRITE:
+        inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
+        tl.store(logits_ptr + rr[None, :].to(tl.int64) * N + rn[:, None], acc, mask=inside)
+    acc = tl.where((rn < N)[:, None], acc, float("-inf"))
+    best = tl.max(acc, axis=0)
+    index = tl.min(tl.where(acc == best[None, :], rn[:, None], N), axis=0)
+    second = tl.max(tl.where(rn[:, None] == index[None, :], float("-inf"), acc), axis=0)
+    at = tile * 16 + rr
+    tl.store(best_ptr + at, best)
+    tl.store(second_ptr + at, second)
+    tl.store(index_ptr + at, index)
+
+
+@triton.jit
+def winner_unit(row, best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr):
+    """token[row] = the lowest id of the row's largest logit over all tiles; margin[row] = largest − second largest."""
+    rt = tl.arange(0, triton.next_power_of_2(TILES))
+    inside = rt < TILES
+    best = tl.load(best_ptr + rt * 16 + row, mask=inside, other=float("-inf"))
+    second = tl.load(second_ptr + rt * 16 + row, mask=inside, other=float("-inf"))
+    index = tl.load(index_ptr + rt * 16 + row, mask=inside, other=NO_TOKEN)
+    top = tl.max(best, axis=0)
+    token = tl.min(tl.where(best == top, index, NO_TOKEN), axis=0)
+    runner_up = tl.maximum(
+        tl.max(tl.where(index == token, float("-inf"), best), axis=0),
+        tl.max(tl.where(index == token, second, float("-inf")), axis=0),
+    )
+    tl.store(token_ptr + row, token.to(tl.int64))
+    tl.store(margin_ptr + row, top - runner_up)
+
+
+@triton.jit
+def head_kernel(
+    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
+    N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """`head_unit` over a grid of tiles."""
+    tile = tl.program_id(0)
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
+    await_previous(PDL)
+    head_unit(
+        tile, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows,
+        eps, N, K, TILES_IN, WRITE, BN, BK, STAGES,
+    )  # fmt: skip
+
+
+@triton.jit
+def winner_kernel(
+    best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr, PDL: tl.constexpr
+):
+    """`winner_unit` over a grid of rows."""
+    let_next_start(PDL)
+    await_previous(PDL)
+    winner_unit(tl.program_id(0), best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES)
