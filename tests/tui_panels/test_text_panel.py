@@ -263,6 +263,30 @@ def test_only_the_end_of_a_long_turn_is_laid_out_and_looks_the_same(
     assert (sum(map(len, laid_out)) < 200) is ("\n" in "".join(words))
 
 
+@pytest.mark.parametrize("lines", [6, 12])
+def test_a_new_turn_lays_out_only_the_end_of_the_long_one_before(
+    monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    builder = (
+        StreamBuilder("ssd", words=["a", " bb", "\n", " ccc"] * 4).header().turn("One?").rounds(90).end()
+    )
+    events = builder.turn("Two?").rounds(3).events
+    state = TextState()
+    whole = render_text(View(ledger=fed(events), turn=1), 40, lines, TextState())
+    for module in ("text_flow", "text_panel"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 50)
+    assert render_text(View(ledger=fed(events), turn=1), 40, lines, state) == whole
+    assert 0 not in state.flows or state.flows[0][1].first > 0
+
+
+def test_a_higher_panel_lays_out_more_of_a_long_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("text_flow", "text_panel"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    view, state = View(ledger=fed(long_turn(["a", " bb", "\n", " ccc"] * 4))), TextState()
+    render_text(view, 40, 6, state)
+    assert render_text(view, 40, 24, state) == render_text(view, 40, 24, TextState())
+
+
 def test_scrolling_up_a_long_turn_lays_out_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("text_flow", "text_panel"):
         monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)

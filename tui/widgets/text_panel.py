@@ -78,6 +78,8 @@ def _serves(flow: TextFlow, turn: TurnMetrics, rows: int | None) -> bool:
     """Whether a flow holds the rows that are asked for, and is not to be begun anew further on."""
     if rows is None:
         return not flow.first
+    if flow.first and len(flow.rows) <= rows:
+        return False
     behind = turn.n_rounds - (flow.taken if flow.first else 0)
     return behind <= LONG_ROUNDS and (not flow.first or turn.n_rounds - flow.first <= 2 * LONG_ROUNDS)
 
@@ -93,6 +95,11 @@ class _Row:
     starts_selected: bool = False
 
 
+def _size(part: list[Line] | TextFlow) -> int:
+    """How many rows a part has."""
+    return len(part.rows) if isinstance(part, TextFlow) else len(part)
+
+
 class _Rows:
     """All text lines of the turns up to the view's, each made only when it is asked for."""
 
@@ -102,8 +109,7 @@ class _Rows:
         newest = parts[-1] if parts else None
         self.flow = newest if isinstance(newest, TextFlow) else None
         self._selected_row = self.flow.row_of(selected) if self.flow and selected is not None else None
-        sizes = (len(part.rows) if isinstance(part, TextFlow) else len(part) for part in parts)
-        self._ends = list(accumulate(sizes))
+        self._ends = list(accumulate(map(_size, parts)))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -171,14 +177,15 @@ def _rows(view: View, cells: int, state: TextState, signs: Glyphs, lines: int) -
     shown = turns[max(newest + 1 - TURNS_SHOWN, 0) : newest + 1]
     state.forget(shown)
     words = view.ledger if view.ghosts else None
-    if shown and not state.whole:
-        tail = state.flow(shown[-1], cells, signs, words, lines)
-        if tail.first:
-            return _Rows([tail], None)
+    needed = None if state.whole else lines
     parts: list[list[Line] | TextFlow] = []
-    for turn in shown:
-        blank: list[Line] = [[]] if parts else []
-        parts += [[*blank, *_prompt(turn, cells, signs)], state.flow(turn, cells, signs, words)]
+    for turn in reversed(shown):
+        flow = state.flow(turn, cells, signs, words, needed)
+        blank: list[Line] = [] if turn is shown[0] else [[]]
+        parts += [flow] if flow.first else [flow, [*blank, *_prompt(turn, cells, signs)]]
+        if flow.first or (needed is not None and sum(map(_size, parts)) > needed):
+            break
+    parts.reverse()
     return _Rows(parts, view.selected)
 
 
