@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from specmon.core import paths
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError
 from specmon.themes import ThemeError, load_theme, theme_names
+from specmon.tui.ending import Ending, heeded, let_go_of_lost_terminal, terminable
 from specmon.tui.feeds.feed import Feed
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.feeds.pump import Pump
@@ -119,15 +119,22 @@ class SpecmonApp(App[None]):
         self._refresh_hz = refresh_hz
         self._once = once
         self.frame = ""
+        self.ending = Ending()
         self._interrupted_at = float("-inf")
 
     def on_mount(self) -> None:
-        if not self.is_headless:
+        if self._once or not self.is_headless:
             loop = asyncio.get_running_loop()
-            for ending in (signal.SIGTERM, signal.SIGHUP):  # the terminal is given back whole
-                loop.add_signal_handler(ending, partial(self.exit, return_code=1))
+            for signal in heeded():
+                loop.add_signal_handler(signal, self._end_from_outside, signal)
         self.push_screen(self._first_stage())
         self.call_after_refresh(self._begin)
+
+    def _end_from_outside(self, signal: int) -> None:
+        """Leave in order: the terminal is given back whole, and then the feed closes its recording."""
+        let_go_of_lost_terminal()
+        self.ending.signal = signal
+        self.exit()
 
     def _first_stage(self) -> Stage:
         if isinstance(self.feed, ReplayFeed):
@@ -280,7 +287,7 @@ def print_app(app: SpecmonApp, size: tuple[int, int]) -> int:
         app.run(headless=True, size=size)
     finally:
         _close(app.feed)
-    return app.return_code or 0
+    return _exit_code(app)
 
 
 def run_app(app: SpecmonApp) -> int:
@@ -292,12 +299,17 @@ def run_app(app: SpecmonApp) -> int:
         app.run(mouse=app.mouse)
     finally:
         _close(app.feed)
-    return app.return_code or 0
+    return _exit_code(app)
+
+
+def _exit_code(app: SpecmonApp) -> int:
+    return app.ending.exit_code or app.return_code or 0
 
 
 def _close(feed: Feed) -> None:
-    """Close a feed; who presses ctrl+c meanwhile has it closed without more patience."""
-    try:
-        feed.close()
-    except KeyboardInterrupt:
-        feed.close(patient=False)
+    """Close a feed; who presses ctrl+c meanwhile, or ends it once more, has it closed without more patience."""
+    with terminable():
+        try:
+            feed.close()
+        except KeyboardInterrupt:
+            feed.close(patient=False)

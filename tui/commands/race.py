@@ -11,7 +11,6 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
-from specmon.tui.commands.ending import terminable
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
 from specmon.tui.commands.screen import look, open_monitor
@@ -126,7 +125,7 @@ def decode(
     report = Report(None if json else TextStream(sys.stdout))
     engine = Headless(EngineClient.start(debug=debug), report.feed, report.say)
     try:
-        with terminable(), engine:
+        with engine:
             for lane, config in enumerate(configs):
                 engine.do(Load(lane=lane, config=config))
             if record is not None:
