@@ -74,8 +74,7 @@ def _windows(view: View) -> list[Window]:
     if lane is None or turn is None:
         return []
     if turn is lane.turns[-1]:
-        series = lane.window_series(view.window)
-        return series[-1] if series else []
+        return lane.conversation_windows(view.window)
     return turn.windows(view.window)
 
 
