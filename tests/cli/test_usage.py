@@ -22,6 +22,7 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "negative draft_len": (("run", *PROMPT, "--draft-len", "-3"), "--draft-len is -3"),
     "draft_len not a number": (("run", *PROMPT, "--draft-len", "four"), "--draft-len"),
     "unknown decoder": (("run", *PROMPT, "--decoder", "medusa"), "no decoder 'medusa'"),
+    "graphs neither on nor off": (("run", *PROMPT, "--graphs", "no"), "takes on or off"),
     "fan-out of 0": (("run", *PROMPT, "--fan-out", "0"), "whole numbers of 1 or more"),
     "fan-out not numbers": (("run", *PROMPT, "--fan-out", "a,b"), "whole numbers of 1 or more"),
     "fan-out with a hole": (("run", *PROMPT, "--fan-out", "1,,2"), "whole numbers of 1 or more"),

@@ -168,6 +168,16 @@ def parse_fan_out(text: str, draft_len: int) -> tuple[int, ...]:
     return fan_out
 
 
+def parse_lane(word: str, draft_len: int, option: str) -> tuple[str, int]:
+    """Read "sd:6", or "sd" with `draft_len`, as a decoder and its draft_len. Raises: UsageError naming `option`."""
+    decoder, colon, own_draft_len = word.strip().partition(":")
+    if colon and not own_draft_len.isdecimal():
+        raise UsageError(
+            f"{option} has {word!r}, but after the colon it takes a number of tokens, like sd:6."
+        )
+    return decoder, int(own_draft_len) if colon else draft_len
+
+
 def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal: bool) -> str | None:
     """The prompt from wherever it was given, None if nowhere; a file's final newline is not part of it.
 

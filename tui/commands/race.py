@@ -36,6 +36,7 @@ def race(
     fan_out: options.FanOut = "1",
     recipe: options.Recipe = "auto",
     backend: options.Backend = "auto",
+    graphs: options.Graphs = "on",
     devices: options.Devices = "auto",
     max_new_tokens: options.MaxNewTokens = 256,
     temperature: options.Temperature = 0.0,
@@ -60,6 +61,7 @@ def race(
             draft=draft,
             recipe=recipe,
             backend=backend,
+            graphs=graphs,
             devices=devices,
             draft_len=lane_draft_len,
             fan_out=fan_out,
@@ -94,14 +96,7 @@ def race(
 
 def parse_lanes(text: str, draft_len: int) -> list[tuple[str, int]]:
     """Read "ar,sd:6,ssd" as decoders with their draft_len. Raises: UsageError."""
-    lanes = []
-    for word in text.split(","):
-        decoder, colon, own_draft_len = word.strip().partition(":")
-        if colon and not own_draft_len.isdecimal():
-            raise UsageError(
-                f"--lanes has {word!r}, but after the colon it takes a number of tokens, like sd:6."
-            )
-        lanes.append((decoder, int(own_draft_len) if colon else draft_len))
+    lanes = [options.parse_lane(word, draft_len, "--lanes") for word in text.split(",")]
     if not 2 <= len(lanes) <= 4:
         raise UsageError(f"--lanes names {len(lanes)}, but a race has two to four lanes.")
     return lanes
