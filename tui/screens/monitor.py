@@ -145,24 +145,8 @@ class MonitorScreen(Cockpit):
         return places
 
     def view(self) -> View:
-        pump = self.pump
-        _, seconds_behind = pump.behind
-        return View(
-            ledger=pump.ledger,
-            lane=self.lane,
-            turn=self.turn_index,
-            selected=self.selected,
-            mode="FROZEN" if pump.frozen else "LIVE",
-            ascii=self.setup.ascii,
-            fates=self.fates,
-            filter=self.filter,
-            ghosts=self.ghosts,
-            window=self.window_tokens,
-            window_chosen=self.window is not None,
-            recording=None if self.phase == "dead" else pump.recording,
-            behind_ns=round(seconds_behind * 1e9),
-            lost=pump.lost,
-        )
+        view = super().view()
+        return replace(view, recording=None) if self.phase == "dead" else view
 
     def draw_lines(self, places: Places) -> None:
         super().draw_lines(places)

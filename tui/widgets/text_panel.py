@@ -16,7 +16,7 @@ from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, is_framed, line_width
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
-from specmon.tui.widgets.panel import Panel, RoundPicked
+from specmon.tui.widgets.pointing import PointingPanel
 from specmon.tui.widgets.text_flow import LONG_ROUNDS, TextFlow, tail_start
 
 TITLE_CELLS = 15  # of a panel's top border: name, corners and a stretch of rule
@@ -105,7 +105,7 @@ class _Rows:
 
     def __init__(self, parts: list[list[Line] | TextFlow], selected: int | None) -> None:
         self.parts = parts
-        self.selected = selected  # a round of the last turn
+        self.selected = selected  # a round of the last turn, which stands out
         newest = parts[-1] if parts else None
         self.flow = newest if isinstance(newest, TextFlow) else None
         self._selected_row = self.flow.row_of(selected) if self.flow and selected is not None else None
@@ -186,7 +186,7 @@ def _rows(view: View, cells: int, state: TextState, signs: Glyphs, lines: int) -
         if flow.first or (needed is not None and sum(map(_size, parts)) > needed):
             break
     parts.reverse()
-    return _Rows(parts, view.selected)
+    return _Rows(parts, view.pointed_at)
 
 
 def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
@@ -286,7 +286,7 @@ def _while_it_fits(segments: Line, cells: int) -> Line:
     return line
 
 
-class TextPanel(Panel):
+class TextPanel(PointingPanel):
     """Follows the newest text until it is scrolled up; scrolling to the end, or `follow`, follows again."""
 
     def __init__(
@@ -323,13 +323,8 @@ class TextPanel(Panel):
         self._state.top = None
         self.redraw()
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the round whose text was clicked."""
-        framed = is_framed(*self.size)
-        picked = self._state.round_at(event.y - 1, event.x - (2 if framed else 1))
-        if picked is not None:
-            event.stop()
-            self.post_message(RoundPicked(picked))
+    def round_at(self, x: int, y: int) -> int | None:
+        return self._state.round_at(y - 1, x - (2 if is_framed(*self.size) else 1))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()

@@ -31,7 +31,7 @@ def render_timeline(view: View, width: int, height: int, state: TimelineState) -
         title = Title(number=5, name="timeline", note=[])
         return in_panel(title, [[("no round yet", "muted")]], width, height, signs, FRAMED_FROM)
     names = label_cells(turn, width)
-    shown = stretch(turn, view.selected, max(cells - names, 1), state)
+    shown = stretch(turn, view.pointed_at, max(cells - names, 1), state)
     body: list[Line] = []
     bands = _bands(turn, shown, lines)
     for band in bands:
@@ -70,7 +70,7 @@ def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs
     if clocks := _clocks(turn, view.ledger.clocks):
         note += [(f" {signs.bar} ", "border"), (clocks, "muted")]
     moved = state.left is not None or state.cell_ns is not None
-    where = "f fits and follows" if moved else "follow" if view.selected is None else "pinned"
+    where = "f fits and follows" if moved else view.pointing or "follow"
     return [*note, (f" {signs.bar} ", "border"), (where, "warning" if moved else "muted")]
 
 
@@ -106,7 +106,7 @@ class TimelinePanel(Panel):
             return None
         width, height = self.size
         cells = body_width(width, height, FRAMED_FROM) - label_cells(turn, width)
-        return stretch(turn, self.view.selected, max(cells, 1), self._state)
+        return stretch(turn, self.view.pointed_at, max(cells, 1), self._state)
 
     def pan(self, by: int) -> None:
         """Move by quarters of the width: later where positive."""
