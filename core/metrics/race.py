@@ -73,7 +73,7 @@ class Race:
 
     `horizon_ns` is the lane clock that every lane still in the race has reached. Wall time is prefill apart:
     wall = the lanes' rounds + switching. `unlike`: in what the lanes differ besides the decoder, as far as it
-    forbids to compare them; recordings may.
+    forbids to compare them ("prompt"); recordings may.
     """
 
     standings: list[Standing]
@@ -174,17 +174,11 @@ def decoder_label(turn: TurnMetrics) -> str:
     )
 
 
-def token_series(turn: TurnMetrics) -> list[tuple[int, int]]:
-    """Tokens over lane clock: (clock ns, tokens out), from token one at clock 0, one point a round."""
-    start = int(turn.prefill is not None)
-    return [(0, start), *zip(turn.clock_ns, turn.tokens_by_round, strict=True)]
-
-
 def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str, ...] = ()) -> Verdict:
     """Compare a lane's output with the first lane's; `unlike` forbids it."""
     if other is reference:
         return Verdict(equal=True, first_difference=None, ratio=1.0, provisional=False, output="reference")
-    reason = unlike[0] if unlike else _not_comparable(reference, other)
+    reason = f"different {unlike[0]}" if unlike else _not_comparable(reference, other)
     if reason is not None:
         return Verdict(equal=None, first_difference=None, ratio=None, provisional=False, output=reason)
     both_whole = _finished(reference) and _finished(other)

@@ -27,8 +27,8 @@ class ReplayFeed:
 
     Only stops are kept in memory; events are read where they are shown. Moving back, or far on, starts over:
     `Rewound`, what later events cannot be read without, and the events from the start of a turn on. `left_out`
-    counts the present turn's rounds before those, where it has too many for that. `unlike`: see
-    `SideBySideFeed`.
+    counts the present turn's rounds before those, where it has too many for that. `unpaired` says of recordings
+    side by side that they hold different numbers of turns.
     With `follow` the file may still grow, its events are kept, and playing means standing at its newest round.
     """
 
@@ -40,7 +40,7 @@ class ReplayFeed:
         self.playback = Playback()
         self.loaded = False
         self.left_out = 0
-        self.unlike: tuple[str, ...] = ()
+        self.unpaired = ""
         self._follow = follow
         self._clock = clock
         self._reader: SessionReader | None = None
@@ -66,6 +66,11 @@ class ReplayFeed:
     def is_race(self) -> bool:
         """Whether several lanes were made ready before anything was decoded."""
         return self.playback.stops.lanes_at_start > 1
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """What forbids to compare the lanes of the present turn; those of one recording are alike."""
+        return ()
 
     def poll(self) -> list[FeedItem]:
         """The events that became visible since the last call."""

@@ -98,8 +98,11 @@ def fair_line(board: RaceBoard) -> Line:
         return [(" LOADING ", "accent"), (board.waits_for, "text")]
     race = board.standings
     line: Line = [(" FAIR ", "title"), (_rules(board), "text")]
+    warnings: Line = [(f" UNPAIRED {board.unpaired}.", "warning")] if board.unpaired else []
     if race.unlike:
-        return [(" UNLIKE ", "warning"), (f"no ratio: {', '.join(race.unlike)}. ", "warning"), *line]
+        warnings = [(f" UNLIKE {_no_ratio(race)}.", "warning"), *warnings]
+    if warnings:
+        return [*warnings, *line]
     if race.switching_ns >= 0 and race.wall_ns and not _narrow(board) and not board.side_by_side:
         wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
         parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
@@ -142,13 +145,19 @@ def output_line(board: RaceBoard) -> Line:
     race = board.standings
     rows = race.standings
     line: Line = [(" OUTPUT ", "title")]
+    left_out: Line = [(f"  {board.unpaired}", "warning")] if "fair" not in board.deck.places else []
     if race.unlike:
-        return [*line, (f"no ratio: {', '.join(race.unlike)}", "warning")]
+        return [*line, (_no_ratio(race), "warning"), *left_out]
     short = [row.letter for row in rows if row.turns_too_short]
     if short and "fair" not in board.deck.places:
         line.append((f"turns too short: {', '.join(short)}  ", "warning"))
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed
         line.append((f"{row.letter} {row.verdict.output}  ", "error" if wrong else "text"))
+    line += left_out
     provisional = any(row.verdict.provisional for row in rows)
     return [*line, (" ~ until all finish", "muted")] if provisional else line
+
+
+def _no_ratio(race: Race) -> str:
+    return f"no ratio: different {', '.join(race.unlike)}"

@@ -33,7 +33,8 @@ def render_race_lane(view: View, lane: int, width: int, height: int, state: Text
     note: Line = [_state(standing, lane in view.cut_lanes, signs), *clock]
     name = f"{standing.letter} {lane_sign(standing, signs)} {standing.label}"
     cells, lines = body_width(width, height), body_height(width, height)
-    moment = replace(view, lane=lane, selected=None)
+    turn = view.ledger.lanes[lane].turns.index(standing.turn)
+    moment = replace(view, lane=lane, turn=turn, selected=None)
     if is_framed(width, height):
         body = text_body(moment, cells, lines, state)
     else:
