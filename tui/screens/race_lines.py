@@ -145,11 +145,12 @@ def output_line(board: RaceBoard) -> Line:
     race = board.standings
     rows = race.standings
     line: Line = [(" OUTPUT ", "title")]
-    left_out: Line = [(f"  {board.unpaired}", "warning")] if "fair" not in board.deck.places else []
+    no_banner = "fair" not in board.deck.places
+    left_out: Line = [(f"  {board.unpaired}", "warning")] if board.unpaired and no_banner else []
     if race.unlike:
         return [*line, (_no_ratio(race), "warning"), *left_out]
     short = [row.letter for row in rows if row.turns_too_short]
-    if short and "fair" not in board.deck.places:
+    if short and no_banner:
         line.append((f"turns too short: {', '.join(short)}  ", "warning"))
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed
