@@ -30,7 +30,9 @@ FanOut = Annotated[
     typer.Option(metavar="F[,F…]", help="SSD: branches per accepted_len; one number, or K+1 of them."),
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
-Backend = Annotated[str, typer.Option(help="Kernels: auto, reference or triton (bf16 on CUDA).")]
+Backend = Annotated[
+    str, typer.Option(metavar="NAME", help="Kernels: auto, reference or triton (bf16 on CUDA).")
+]
 Graphs = Annotated[str, typer.Option(metavar="on|off", help="CUDA graphs, where the backend captures them.")]
 Devices = Annotated[
     str, typer.Option(metavar="D[,D]", help="auto, or the target's device and the draft's: cuda:0,cuda:1.")
