@@ -299,6 +299,14 @@ def test_status_shows_an_error_of_the_recording() -> None:
     assert "disk full" in plain(render_status(View(ledger=played(), recording=recording), 80)[0])
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_status_says_that_a_recording_lacks_events(whole: bool) -> None:
+    """Also where writing works again."""
+    recording = Recording(path="x.session", seconds=4.1, bytes=300_000, whole=whole)
+    line = plain(render_status(View(ledger=played(), recording=recording), 160)[0])
+    assert ("REC incomplete 4.1 s" in line) is not whole
+
+
 def test_status_of_a_replay_says_where_it_stands() -> None:
     replay = ReplayStatus(
         name="a.session", paused=True, t=412_000_000, t_end=60_884_000_000, speed=5.0, rounds=208, turns=3

@@ -9,7 +9,6 @@ from specmon.core.metrics.race import DRAIN_LIMIT, Race
 from specmon.core.metrics.race_why import race_why
 from specmon.tui.widgets.cells import clip, safe_text
 from specmon.tui.widgets.lines import Line, spread
-from specmon.tui.widgets.numbers import size
 from specmon.tui.widgets.status_line import short_devices
 
 if TYPE_CHECKING:
@@ -80,16 +79,6 @@ def _devices(lanes: list[Lane], narrow: bool) -> str:
 
 def _narrow(board: RaceBoard) -> bool:
     return board.app.size.width < ROOMY
-
-
-def recording_note(board: RaceBoard, narrow: bool) -> Line:
-    """Whether the race is recorded, at the right of the title."""
-    recording = board.pump.recording
-    if recording is None or recording.path is None:
-        return []
-    if narrow:
-        return [("● REC ", "rejected")]
-    return [("● REC ", "rejected"), (f"{recording.seconds:,.1f} s {size(recording.bytes)} ", "muted")]
 
 
 def fair_line(board: RaceBoard) -> Line:

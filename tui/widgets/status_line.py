@@ -11,8 +11,9 @@ from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, fit, line_width, spread
 from specmon.tui.widgets.moment import lane_of, turn_of
-from specmon.tui.widgets.numbers import clock, size
+from specmon.tui.widgets.numbers import clock
 from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.recording_note import recording_note
 
 ROOMY = 120  # columns from which nothing is abbreviated
 
@@ -53,7 +54,8 @@ def _live_fields(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
         fields += _lane_fields(turn.lane if turn else lane.lane, turn, signs, roomy)
     if lane is not None and turn is not None:
         fields.append(_Field(5, [("turn ", "muted"), (str(lane.forgotten + view.turn + 1), "text")]))
-    return fields + _recording(view, signs, roomy)
+    recording = recording_note(view.recording, signs, roomy)
+    return fields + [_Field(2, recording)] * bool(recording)
 
 
 def _lane_fields(lane: Lane, turn: TurnMetrics | None, signs: Glyphs, roomy: bool) -> list[_Field]:
@@ -91,20 +93,6 @@ def decoder_label(lane: Lane, turn: TurnMetrics | None, *, fan_out: bool = False
         if len(set(branches)) == 1
         else f"{label} fan {'·'.join(map(str, branches))}"
     )
-
-
-def _recording(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
-    recording = view.recording
-    if recording is None:
-        return []
-    if recording.error is not None:
-        return [_Field(2, [(f"{signs.record} {safe_text(recording.error, signs.ascii)}", "error")])]
-    if recording.path is None:
-        return []
-    line: Line = [(f"{signs.record} REC", "rejected")]
-    if roomy:
-        line.append((f" {recording.seconds:,.1f} s {size(recording.bytes)}", "muted"))
-    return [_Field(2, line)]
 
 
 def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Field]:
