@@ -159,10 +159,11 @@ def slow_branches(judged: Judged) -> Cause | None:
     if gain < LEAST_GAIN:
         return None
     share = percent(outlasts_ns, time.round_ns)
+    them = "them" if unused is None else "those that hit"
     return _cause(
         "slow branches",
         gain,
-        f"slow branches: drafting them takes {ms(used_ns)} ms a round, verification {ms(time.t_v)}: "
+        f"slow branches: drafting {them} takes {ms(used_ns)} ms a round, verification {ms(time.t_v)}: "
         f"{ms(outlasts_ns)} ms cannot be hidden, {share} of a {ms(time.round_ns)} ms round.",
         f"slow branches: {ms(used_ns)} ms against {ms(time.t_v)} of verifying, {share} of round",
         "round ÷ (round − (branch drafting of slots that hit − t_v))",
@@ -262,14 +263,18 @@ def weak_drafter(judged: Judged) -> Cause | None:
 
 
 def k_too_deep(judged: Judged) -> Cause | None:
-    """A shorter draft gives more tokens a ms, by the acceptance and the drafting time that were measured."""
+    """A shorter draft gives more tokens a ms, by the acceptance and the drafting time that were measured.
+
+    Where even that one is slower than a measured AR step, its length is not what is wrong.
+    """
     time, by_k = judged.time, tau_per_ms(judged.time, judged.lane.ar_step_ns)
     positions = time.acceptance.positions()
     if len(by_k) < 2 or positions[-1].drafted < LEAST_DEEP_ROUNDS:
         return None
     best = max(by_k, key=lambda k: by_k[k])
     gain = by_k[best] / by_k[time.draft_len]
-    if gain < LEAST_GAIN:
+    ar_ns = judged.lane.ar_step_ns
+    if gain < LEAST_GAIN or (ar_ns is not None and by_k[best] < 1e6 / ar_ns):
         return None
     first, last = positions[0].unconditional, positions[-1].unconditional
     return _cause(

@@ -249,6 +249,17 @@ def test_k_is_not_too_deep_where_the_last_position_earns_its_time(stream, plan, 
     assert name_of(ledger_of(stream([plan(4), plan(4), plan(2)] * 8, decoder="sd"))) is None
 
 
+def test_k_is_not_too_deep_where_no_k_pays(stream, plan, ledger_of):
+    """K 1 gives two tokens in 4.6 ms, K 4 two in 12.1, and two AR steps take 4: drafting is what is dear."""
+    ledger = ledger_of(stream([plan(1)] * 20, decoder="sd", draft_ns=8 * MS))
+    assert name_of(ledger) == "K too deep"
+    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=2 * MS)
+    said = cause_of(ledger)
+    assert said.cause is None
+    assert said.text.startswith("SD loses against AR here: 12.1 ms a round")
+    assert said.text.endswith("drafting is exposed for 8.00 ms.")
+
+
 def test_k_is_not_judged_by_a_few_long_drafts(stream, plan, ledger_of):
     assert name_of(ledger_of(stream([plan(1, k=8)] * 4 + [plan(2, k=2)] * 16, decoder="sd"))) is None
 
