@@ -250,8 +250,8 @@ def test_k_is_not_too_deep_where_the_last_position_earns_its_time(stream, plan, 
 
 
 def test_k_is_not_too_deep_where_no_k_pays(stream, plan, ledger_of):
-    """K 1 gives two tokens in 4.6 ms, K 4 two in 12.1, and two AR steps take 4: drafting is what is dear."""
-    ledger = ledger_of(stream([plan(1)] * 20, decoder="sd", draft_ns=8 * MS))
+    """K 2 gives three tokens in 7.1 ms, K 4 in 12.1, but three AR steps take 6: drafting is what is dear."""
+    ledger = ledger_of(stream([plan(2)] * 20, decoder="sd", draft_ns=8 * MS))
     assert name_of(ledger) == "K too deep"
     ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=2 * MS)
     said = cause_of(ledger)
