@@ -9,12 +9,16 @@ from msgspec.structs import asdict, replace
 
 from specmon.core.events import AnyEvent, Turn
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.race import all_unlike
 from specmon.core.metrics.race_recordings import SideBySide
 from specmon.core.metrics.summary import RaceSummary, race_summary
 
 
 class PairSummary(RaceSummary, frozen=True, kw_only=True):
-    """One turn of every recording. `differs` says in what they do besides the decoder; then there is no ratio."""
+    """One turn of every recording. `differs`: in what any lane does from the first besides the decoder.
+
+    A lane that does has no ratio.
+    """
 
     differs: tuple[str, ...]
 
@@ -63,4 +67,4 @@ def _pair(ledger: Ledger, race: SideBySide, turn: int, sessions: Sequence[str]) 
         )
         for number, lane in zip(numbers, summed.lanes, strict=True)
     )
-    return PairSummary(**asdict(replace(summed, lanes=lanes)), differs=unlike)
+    return PairSummary(**asdict(replace(summed, lanes=lanes)), differs=all_unlike(unlike.values()))

@@ -24,6 +24,7 @@ from specmon.core.events import (
     TurnEnd,
     Vocabulary,
 )
+from specmon.core.metrics.race import Unlike
 
 MAX_LANES = 4
 START_NS = 1_000_000_000  # from a pair's start to where its lanes begin to decode, at least
@@ -33,13 +34,13 @@ START_NS = 1_000_000_000  # from a pair's start to where its lanes begin to deco
 class SideBySide:
     """One stream of all lanes, in which turn n holds the n-th turn of every recording.
 
-    `unlike` says, for every turn, what forbids to compare its lanes; `turns` how many each recording holds. For
-    every lane, `sources` has its recording's place and `devices` what its devices are called there, by their
+    `unlike` says, for every turn, what forbids to compare a lane with the first; `turns` how many each recording
+    holds. For every lane, `sources` has its recording's place and `devices` what its devices are called there, by their
     name here.
     """
 
     events: list[Event]
-    unlike: tuple[tuple[str, ...], ...]
+    unlike: tuple[Unlike, ...]
     turns: tuple[int, ...]
     sources: tuple[int, ...]
     devices: tuple[Mapping[str, str], ...]
@@ -111,7 +112,7 @@ def side_by_side(recordings: Sequence[Sequence[Event]]) -> SideBySide:
     events += _bodies(pairs, first, names)
     return SideBySide(
         events=events,
-        unlike=tuple(_unlike(list(pair.values())) for pair in pairs),
+        unlike=tuple(_unlike(pair) for pair in pairs),
         turns=tuple(map(len, turns)),
         sources=tuple(place for place, _ in lanes),
         devices=tuple({shown: own for own, shown in each.items()} for each in names),
@@ -255,10 +256,15 @@ def _tokenizer(events: Sequence[Event]) -> str | None:
     return _header_of(events).hashes.get("tokenizer")
 
 
-def _unlike(runs: Sequence[_Run]) -> tuple[str, ...]:
-    """In what the lanes differ besides their decoders."""
-    facts = [_facts(run) for run in runs]
-    return tuple(what for what in facts[0] if _differ([fact[what] for fact in facts]))
+def _unlike(pair: _Pair) -> Unlike:
+    """In what lanes differ from the first besides their decoders."""
+    facts = {number: _facts(run) for number, run in pair.items()}
+    first = next(iter(facts.values()))
+    found = {
+        number: tuple(what for what in first if _differ(first[what], own[what]))
+        for number, own in facts.items()
+    }
+    return {number: differences for number, differences in found.items() if differences}
 
 
 def _facts(run: _Run) -> dict[str, tuple[object, ...]]:
@@ -280,10 +286,6 @@ def _facts(run: _Run) -> dict[str, tuple[object, ...]]:
     }
 
 
-def _differ(values: Sequence[tuple[object, ...]]) -> bool:
-    """Whether any two lanes tell something else; what one does not tell differs from nothing."""
-    for column in zip(*values, strict=False):
-        known = [value for value in column if value is not None]
-        if any(value != known[0] for value in known):
-            return True
-    return False
+def _differ(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
+    """Whether two lanes tell something else; what one does not tell differs from nothing."""
+    return any(x != y for x, y in zip(a, b, strict=False) if x is not None and y is not None)

@@ -32,7 +32,7 @@ def changed(events, kind, **fields):
 
 def test_lanes_read_as_in_their_own_files(ar, ssd):
     race = side_by_side([ar, ssd])
-    assert race.unlike == ((),)
+    assert race.unlike == ({},)
     for events, ours in ((ar, fed(race.events).lanes[0]), (ssd, fed(race.events).lanes[1])):
         own, turn = fed(events).lanes[0].turns[0], ours.turns[0]
         assert turn.time() == own.time()
@@ -72,28 +72,37 @@ def test_pause_between_bursts_is_no_time_of_the_lane(race_stream, plan):
 def test_what_forbids_to_compare_is_named_and_there_is_no_ratio(ar, ssd, kind, fields, unlike):
     ar = changed(ar, Header, hashes={"target": "5678"})
     race = side_by_side([ar, changed(ssd, kind, **fields)])
-    assert race.unlike == ((unlike,),)
+    assert race.unlike == ({1: (unlike,)},)
     verdict = standings(fed(race.events), unlike=race.unlike[0]).standings[1].verdict
     assert (verdict.ratio, verdict.equal, verdict.output) == (None, None, f"different {unlike}")
+
+
+def test_only_the_lane_that_differs_gets_no_ratio(ar, ssd):
+    race = side_by_side([ar, ssd, changed(ssd, Lane, recipe="fp8")])
+    assert race.unlike == ({2: ("recipe",)},)
+    board = standings(fed(race.events), unlike=race.unlike[0])
+    assert board.unlike == ("recipe",)
+    assert board.standings[1].verdict.ratio is not None
+    assert board.standings[2].verdict.output == "different recipe"
 
 
 @pytest.mark.parametrize(
     ("kind", "fields"), [(Turn, {"prompt": None}), (Header, {"hashes": {}}), (Header, {"devices": ()})]
 )
 def test_what_a_recording_does_not_tell_differs_from_nothing(ar, ssd, kind, fields):
-    assert side_by_side([ar, changed(ssd, kind, **fields)]).unlike == ((),)
+    assert side_by_side([ar, changed(ssd, kind, **fields)]).unlike == ({},)
 
 
 def test_devices_under_another_power_cap_are_other_hardware(ar, ssd):
     capped = [tuple(replace(d, power_cap_w=watts) for d in ssd[0].devices) for watts in (350.0, 700.0)]
     race = side_by_side([changed(e, Header, devices=d) for e, d in zip((ar, ssd), capped, strict=True)])
-    assert race.unlike == (("hardware",),)
+    assert race.unlike == ({1: ("hardware",)},)
 
 
 def test_other_hardware_keeps_its_own_ceiling(ar, ssd):
     devices = tuple(replace(d, model="other", read_ceiling=5e11) for d in ssd[0].devices)
     race = side_by_side([ar, changed(ssd, Header, devices=devices)])
-    assert race.unlike == (("hardware",),)
+    assert race.unlike == ({1: ("hardware",)},)
     lanes = fed(race.events).lanes
     assert lanes[0].turns[0].devices[0].read_ceiling == 1e12
     assert lanes[1].turns[0].devices[0].read_ceiling == 5e11
@@ -125,7 +134,7 @@ def shifted(event, by):
 
 def test_turns_are_paired_by_their_order(chat):
     race = side_by_side([chat("ar", "sd", "sd"), chat("ssd", "ar")])
-    assert (race.turns, race.unlike) == ((3, 2), ((), ()))
+    assert (race.turns, race.unlike) == ((3, 2), ({}, {}))
     assert race.unpaired == "3 and 2 turns: of each only the first 2 are paired"
     lanes = fed(race.events).lanes
     assert [[t.lane.decoder for t in lane.turns] for lane in lanes.values()] == [["ar", "sd"], ["ssd", "ar"]]
@@ -150,7 +159,7 @@ def test_only_the_turn_that_differs_gets_no_ratio(chat):
     other = [
         replace(e, prompt="another") if isinstance(e, Turn) and e.turn == 1 else e for e in chat("sd", "sd")
     ]
-    assert side_by_side([chat("ar", "ar"), other]).unlike == ((), ("prompt",))
+    assert side_by_side([chat("ar", "ar"), other]).unlike == ({}, {1: ("prompt",)})
 
 
 def test_turns_that_go_on_from_other_prompts_differ(chat):
@@ -161,8 +170,8 @@ def test_turns_that_go_on_from_other_prompts_differ(chat):
         return [replace(e, **fields[e.turn]) if isinstance(e, Turn) else e for e in events]
 
     a, b = going_on(chat("sd", "sd"), "one"), going_on(chat("ar", "sd"), "two")
-    assert side_by_side([a, b]).unlike == (("prompt",), ("history",))
-    assert side_by_side([a, a]).unlike == ((), ())
+    assert side_by_side([a, b]).unlike == ({1: ("prompt",)}, {1: ("history",)})
+    assert side_by_side([a, a]).unlike == ({}, {})
 
 
 def test_recording_without_a_turn_cannot_be_paired(race_stream, plan, ar):

@@ -107,7 +107,7 @@ async def test_recordings_side_by_side_start_where_they_begin_to_decode(
         first, second = (s.turn for s in screen.standings.standings)
         assert first.rounds[0].t0 == second.rounds[0].t0
         assert first.text == second.text
-        assert feed.unlike == ()
+        assert feed.unlike == {}
         assert screen.standings.standings[1].verdict.ratio == 1.0
         assert "a.session + b.session" in line(screen, "title")
         assert "Wall" not in line(screen, "fair")
@@ -129,6 +129,19 @@ async def test_unlike_recordings_are_named_and_get_no_ratio(
         assert "×" not in screen.standings.standings[1].verdict.output
         await press(pilot, "=")
         assert "B different prompt" in line(screen, "hints")
+
+
+@pytest.mark.parametrize("size", [SIZE, (80, 24)])
+async def test_lane_that_differs_is_named_and_the_others_keep_their_ratio(
+    write: Write, clock: FakeClock, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    paths = write("a", chat(12)), write("b", chat(12)), write("c", chat(12, prompt="Other?"))
+    async with app_of(SideBySideFeed(paths, clock=clock), clock, tmp_path).run_test(size=size) as pilot:
+        screen = await settle(pilot)
+        await press(pilot, "space", "end")
+        assert [s.verdict.ratio for s in screen.standings.standings] == [1.0, 1.0, None]
+        assert "no ratio for C: different prompt" in line(screen, "fair")
+        assert "B equal  C different prompt" in line(screen, "output")
 
 
 @pytest.mark.parametrize("size", [SIZE, (80, 24)])

@@ -43,7 +43,8 @@ def _lines(figures: Comparison) -> list[str]:
     for turn, pair in enumerate(figures.pairs, start=1):
         lines += ["", f"turn {turn}"] if figures.earlier else [""]
         lines += race_lines(pair)
-        lines += [f"No ratio: different {', '.join(pair.differs)}."] if pair.differs else _unfinished(pair)
+        lines += [f"No ratio: different {', '.join(pair.differs)}."] if pair.differs else []
+        lines += _unfinished(pair)
     return lines
 
 

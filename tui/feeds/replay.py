@@ -9,6 +9,7 @@ from pathlib import Path
 
 from specmon.core.engine.messages import Progress
 from specmon.core.events import Event, Round
+from specmon.core.metrics.race import Unlike
 from specmon.core.session.follow import follow as events_as_they_come
 from specmon.core.session.ranges import EventRanges
 from specmon.core.session.reader import SessionReader
@@ -68,9 +69,9 @@ class ReplayFeed:
         return self.playback.stops.lanes_at_start > 1
 
     @property
-    def unlike(self) -> tuple[str, ...]:
-        """What forbids to compare the lanes of the present turn; those of one recording are alike."""
-        return ()
+    def unlike(self) -> Unlike:
+        """What forbids to compare lanes of the present turn; those of one recording are alike."""
+        return {}
 
     def poll(self) -> list[FeedItem]:
         """The events that became visible since the last call."""

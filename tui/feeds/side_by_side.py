@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from specmon.core.metrics.race import Unlike
 from specmon.core.metrics.race_recordings import SideBySide, side_by_side
 from specmon.core.session.reader import SessionReader
 from specmon.tui.feeds.feed import FeedItem, Warned
@@ -21,7 +22,7 @@ class SideBySideFeed(ReplayFeed):
     def __init__(self, paths: Sequence[Path], *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(Path(" + ".join(path.name for path in paths)), clock=clock)
         self.paths = tuple(paths)
-        self._unlike: tuple[tuple[str, ...], ...] = ()
+        self._unlike: tuple[Unlike, ...] = ()
         self._warnings: list[FeedItem] = []
 
     def start(self) -> None:
@@ -32,9 +33,9 @@ class SideBySideFeed(ReplayFeed):
             self.playback.stops.add(event)
 
     @property
-    def unlike(self) -> tuple[str, ...]:
+    def unlike(self) -> Unlike:
         here = self.playback.here
-        return self._unlike[here.turn] if here is not None else ()
+        return self._unlike[here.turn] if here is not None else {}
 
     def _read_ahead(self) -> list[FeedItem]:
         self.loaded = True

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.geometry import Size
 
 from specmon.core.engine.messages import Request
-from specmon.core.metrics.race import Race, standings
+from specmon.core.metrics.race import Race, Unlike, standings
 from specmon.core.metrics.race_tokens import difference_at
 from specmon.core.metrics.race_why import race_why
 from specmon.tui.screens.arrangement import Places, too_small
@@ -119,9 +119,9 @@ class RaceBoard(Stage):
         return False
 
     @property
-    def unlike(self) -> tuple[str, ...]:
+    def unlike(self) -> Unlike:
         """In what the lanes' recordings differ that cannot be compared for it."""
-        return ()
+        return {}
 
     @property
     def unpaired(self) -> str:

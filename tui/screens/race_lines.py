@@ -136,7 +136,7 @@ def output_line(board: RaceBoard) -> Line:
     line: Line = [(" OUTPUT ", "title")]
     no_banner = "fair" not in board.deck.places
     left_out: Line = [(f"  {board.unpaired}", "warning")] if board.unpaired and no_banner else []
-    if race.unlike:
+    if all(row.unlike for row in rows[1:]) and race.unlike:
         return [*line, (_no_ratio(race), "warning"), *left_out]
     short = [row.letter for row in rows if row.turns_too_short]
     if short and no_banner:
@@ -150,4 +150,7 @@ def output_line(board: RaceBoard) -> Line:
 
 
 def _no_ratio(race: Race) -> str:
-    return f"no ratio: different {', '.join(race.unlike)}"
+    """Why lanes cannot be compared with the first; which, where others can."""
+    unlike = [row.letter for row in race.standings if row.unlike]
+    which = "" if len(unlike) == len(race.standings) - 1 else f" for {' and '.join(unlike)}"
+    return f"no ratio{which}: different {', '.join(race.unlike)}"

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from specmon.core.engine.messages import Progress
+from specmon.core.metrics.race import Unlike
 from specmon.tui.feeds.feed import FeedItem, Warned
 from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.screens.arrangement import Places
@@ -59,7 +60,7 @@ class RaceReplayScreen(Player, RaceBoard):
         return len(self.feed.paths) > 1
 
     @property
-    def unlike(self) -> tuple[str, ...]:
+    def unlike(self) -> Unlike:
         return self.feed.unlike
 
     @property
