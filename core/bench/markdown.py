@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from specmon.core.bench.lanes import CONTROL
+from specmon.core.bench.provenance import Provenance
 from specmon.core.bench.report import DeviceCeilings, LaneFigures, Pair, PairedReport
 from specmon.core.bench.statistics import RESAMPLES, Estimate
 
@@ -29,6 +30,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def origin(command: str, here: Provenance, measured: Sequence[str]) -> str:
+    """Command, commit, hardware, what was measured of it, and versions: a line each."""
+    lines = [
+        f"Command: `{command}`",
+        f"Commit: {here.commit or 'not from a checkout'}, {here.date}",
+        f"Hardware: {here.hardware}",
+        *measured,
+        f"Versions: {', '.join(f'{name} {version}' for name, version in here.versions.items())}",
+    ]
+    return "  \n".join(lines)
 
 
 def _title(report: PairedReport) -> str:
@@ -131,7 +144,6 @@ def _tuned_row(lane: LaneFigures) -> list[str]:
 
 
 def _method(report: PairedReport) -> str:
-    here = report.provenance
     repeats = f"{report.repeats} repeat{'' if report.repeats == 1 else 's'}"
     method = (
         f"{len(report.prompts)} prompts, {repeats}, greedy, up to {report.max_new_tokens} tokens. The lanes decode one "
@@ -140,15 +152,9 @@ def _method(report: PairedReport) -> str:
         f"before any time counts. Intervals: percentile bootstrap, {RESAMPLES:,} resamples of prompts and of requests "
         f"within them, seed {report.bootstrap_seed}."
     )
-    lines = [
-        f"Command: `{report.command}`  ",
-        f"Commit: {here.commit or 'not from a checkout'}, {here.date}  ",
-        f"Hardware: {here.hardware}  ",
-        *(f"{_ceilings(device)}  " for device in report.devices),
-        f"Ceilings: {report.ceiling_source or NONE}  ",
-        f"Versions: {', '.join(f'{name} {version}' for name, version in here.versions.items())}",
-    ]
-    return method + "\n\n" + "\n".join(lines)
+    measured = [_ceilings(device) for device in report.devices]
+    measured.append(f"Ceilings: {report.ceiling_source or NONE}")
+    return method + "\n\n" + origin(report.command, report.provenance, measured)
 
 
 def _ceilings(device: DeviceCeilings) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import UsageError
+from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens, parse_figure
 from specmon.tui.commands.bench_lanes import lane_configs, parse_values
-from specmon.tui.commands.bench_paired import chosen_prompts, parse_draft_lens, parse_figure
 from specmon.tui.commands.bench_progress import eta
 
 SHARED = {

@@ -12,7 +12,8 @@ from specmon.core.bench.lanes import CONTROL, bench_lanes, labels
 from specmon.core.bench.markdown import markdown
 from specmon.core.bench.pairs import Measured, Plan
 from specmon.core.bench.provenance import Provenance, of_engine
-from specmon.core.bench.report import DeviceCeilings, Pair, PairedReport, paired_report
+from specmon.core.bench.report import DeviceCeilings, Pair, PairedReport
+from specmon.core.bench.verdicts import paired_report
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import DeviceInfo, Header
 from specmon.core.metrics.pooled import pooled

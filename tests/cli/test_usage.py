@@ -58,6 +58,8 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown benchmark prompt": (("bench", "paired", "--prompts", "queue"), "--prompts has 'queue'"),
     "draft lengths not numbers": (("bench", "paired", "--choose-k", "few"), "--choose-k is 'few'"),
     "figure without a goal": (("bench", "paired", "--figure", "speed"), "takes a goal that is a speed-up"),
+    "profile of no rows": (("bench", "profile", "--rows", "0"), "--rows is '0'"),
+    "profile of no passes": (("bench", "profile", "--passes", "0"), "--passes is 0"),
     "redact without an output": (("redact", "a.session"), "Missing argument"),
     "check and dump": (("replay", "a.session", "--check", "--dump"), "exclude each other"),
     "no-times alone": (("replay", "a.session", "--no-times"), "goes with --dump"),
