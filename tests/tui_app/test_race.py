@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -219,8 +220,8 @@ async def test_long_drain_is_said_to_make_turns_too_short(
         engine.give(msgspec.structs.replace(last, lane=0, spans=(*last.spans, late)))
         race = await settle(pilot)
         fair = plain(race.lines["fair"].lines[0])
-        assert "urns too short" in fair
-        assert fair.rstrip().endswith("A")
+        assert re.search("urns too short.*: A", fair)
+        assert len(fair.rstrip()) <= size[0]
 
 
 async def test_every_key_is_harmless(live_app: LiveApp, engine: FakeEngine) -> None:

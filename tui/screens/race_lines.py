@@ -8,7 +8,7 @@ from specmon.core.events import Lane, Sampling, Turn
 from specmon.core.metrics.race import DRAIN_LIMIT, Race
 from specmon.core.metrics.race_why import race_why
 from specmon.tui.widgets.cells import clip, safe_text
-from specmon.tui.widgets.lines import Line, spread
+from specmon.tui.widgets.lines import Line, line_width, spread
 from specmon.tui.widgets.status_line import short_devices
 
 if TYPE_CHECKING:
@@ -92,11 +92,18 @@ def fair_line(board: RaceBoard) -> Line:
         warnings = [(f" UNLIKE {_no_ratio(race)}.", "warning"), *warnings]
     if warnings:
         return [*warnings, *line]
-    if race.switching_ns >= 0 and race.wall_ns and not _narrow(board) and not board.side_by_side:
-        wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
-        parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
-        line.append((f"  Wall {wall_s:.2f} s = {parts}.", "muted"))
-    return [*line, *_drain(race, _narrow(board))]
+    line += _drain(race, _narrow(board))
+    wall = [] if board.side_by_side else _wall(race)
+    return line + wall if line_width(line + wall) < board.app.size.width else line
+
+
+def _wall(race: Race) -> Line:
+    """The time the whole race took, in its parts."""
+    if race.switching_ns < 0 or not race.wall_ns:
+        return []
+    wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
+    parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
+    return [(f"  Wall {wall_s:.2f} s = {parts}.", "muted")]
 
 
 def _rules(board: RaceBoard) -> str:

@@ -74,7 +74,8 @@ def _progress(standing: Standing, cells: int, signs: Glyphs) -> Line:
     limit = standing.turn.turn.max_new_tokens
     right: Line = [
         (f"  {standing.n_tokens:>4}/{limit}  ", "text"),
-        (f"{ratio_text(standing, signs):>8} ", "title"),
+        ("vs A", "muted"),
+        (f" {ratio_text(standing, signs):<8}", "title"),
     ]
     room = max(cells - sum(cells_of(text) for text, _ in right), 0)
     filled = bar(standing.n_tokens / limit if limit else 0.0, room, signs)
