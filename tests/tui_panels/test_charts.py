@@ -103,7 +103,7 @@ def test_bandwidth_bar_is_on_a_fixed_axis() -> None:
 def test_bandwidth_names_source_and_ceiling() -> None:
     lines = texts(render_bandwidth(View(ledger=played()), 100, 12))
     assert "analytic · GPM 200 ms, whole GPU" in lines[0]
-    assert any("100 % = 4,390 GB/s read: read of 1 GiB" in line for line in lines)
+    assert any("100 % = 4,390 GB/s, read of 1 GiB" in line for line in lines)
     assert any("61 °C · 1,980 MHz · 612 W · throttle: none" in line for line in lines)
 
 
@@ -371,3 +371,14 @@ def test_acceptance_in_one_line_gives_the_break_even_once_an_ar_step_is_measured
     ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=3_900_000)
     line = texts(render_acceptance(View(ledger=ledger), 80, 2))[1]
     assert re.search(r"break-even τ 1\.\d\d  40 rounds", line)
+
+
+def test_panels_of_a_medium_terminal_leave_no_line_empty() -> None:
+    """Six rows of bandwidth and four of acceptance say more than the smallest cockpit, and nothing twice."""
+    bandwidth = texts(render_bandwidth(View(ledger=played()), 60, 6))
+    assert any("612 W" in line for line in bandwidth)
+    assert all(line.strip() for line in bandwidth)
+    acceptance = texts(render_acceptance(View(ledger=played()), 80, 4))
+    assert all(line.strip() for line in acceptance)
+    assert "\n".join(acceptance).count("tok/s") == 1
+    assert "tok/s" in "\n".join(texts(render_acceptance(View(ledger=played()), 120, 2)))

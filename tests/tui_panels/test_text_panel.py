@@ -225,7 +225,7 @@ def test_ghosts_are_no_part_of_the_text_and_go_again() -> None:
 
 def test_legend_explains_token_one_and_ghosts() -> None:
     ledger = fed(ssd_stream(10))
-    assert "▸ one" in plain(render_text(View(ledger=ledger), 80, 12, TextState())[0])
+    assert "▸ token one" in plain(render_text(View(ledger=ledger), 80, 12, TextState())[0])
     assert "✗ rejected" in plain(render_text(View(ledger=ledger, ghosts=True), 80, 12, TextState())[0])
 
 

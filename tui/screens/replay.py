@@ -67,7 +67,7 @@ class ReplayScreen(Player, Cockpit):
     def chrome(self) -> Chrome:
         if self._tall:
             return Chrome((("status", 1), ("why", 1), ("strip", 5)), prompt_rows=0)
-        return Chrome((("status", 1), ("strip", 3)), prompt_rows=0)
+        return Chrome((("status", 1), ("why", 1), ("strip", 3)), prompt_rows=0)
 
     def view(self) -> View:
         turn, turns, round_, rounds = self.playback.place()

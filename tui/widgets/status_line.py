@@ -101,8 +101,9 @@ def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Fie
     fields = [_Field(9, [("specmon", "title")]), _Field(0, [("REPLAY ", "accent"), (pause, "accent")])]
     fields.append(_Field(3, [(safe_text(replay.name, signs.ascii), "text")]))
     if lane is not None:
-        target, devices = lane.lane.target, " + ".join(lane.lane.devices)
-        models: Line = [(safe_text(target, signs.ascii), "text"), (f" {safe_text(devices)}", "muted")]
+        target, recipe, devices = lane.lane.target, lane.lane.recipe, " + ".join(lane.lane.devices)
+        on = safe_text(f" {recipe} · {devices}", signs.ascii)
+        models: Line = [(safe_text(target, signs.ascii), "text"), (on, "muted")]
         here = replay.turn or view.turn + 1
         number = f"turn {here:,}/{max(replay.turns, here):,} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)

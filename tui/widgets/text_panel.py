@@ -271,7 +271,7 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     signs_shown.append((f"{signs.bonus} bonus", "bonus"))
     if view.ghosts:
         signs_shown.append((f"{signs.rejected} rejected", "rejected"))
-    signs_shown += [(f"{signs.selected} selected", "accent"), (f"{signs.first} one", "muted")]
+    signs_shown += [(f"{signs.selected} selected", "accent"), (f"{signs.first} token one", "muted")]
     return _while_it_fits(signs_shown, width - TITLE_CELLS)
 
 

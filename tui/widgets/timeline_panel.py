@@ -9,7 +9,7 @@ from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
@@ -17,7 +17,8 @@ from specmon.tui.widgets.timeline import Stretch, TimelineState, stretch
 from specmon.tui.widgets.timeline_rows import KIND_ROLE, WIDE, band_rows, label_cells
 
 FRAMED_FROM = 6
-LEGEND_FROM = 150
+CLOCKS_FROM = 150  # columns from which the clocks' bounds are told
+TITLE_CELLS = 20  # of the top border: name, corners, and a stretch of rule
 BAND_ROWS = 3  # of a band, beside its lanes: time, overlap, rounds
 LEGEND = ("verify", "branch_draft", "draft", "accept", "handoff")
 
@@ -52,26 +53,31 @@ def _bands(turn: TurnMetrics, shown: Stretch, lines: int) -> list[Stretch]:
 
 
 def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs: Glyphs) -> Line:
-    note: Line = []
-    if width >= LEGEND_FROM:
-        for kind in LEGEND:
-            note += [(f"{signs.spans[kind]} ", KIND_ROLE[kind]), (f"{kind.replace('_', ' ')} ", "muted")]
-        if len(turn.lane.devices) > 1:
-            note += [
-                (signs.used, "overlap"),
-                (" used ", "muted"),
-                (signs.wasted, "wasted"),
-                (" wasted", "muted"),
-            ]
-        note.append((f" {signs.bar} ", "border"))
-    note.append((_overlap_share(view, turn), "text"))
-    if width < WIDE:
-        return note
-    if clocks := _clocks(turn, view.ledger.clocks):
-        note += [(f" {signs.bar} ", "border"), (clocks, "muted")]
-    moved = state.left is not None or state.cell_ns is not None
-    where = "f fits and follows" if moved else view.pointing or "follow"
-    return [*note, (f" {signs.bar} ", "border"), (where, "warning" if moved else "muted")]
+    note: Line = [(_overlap_share(view, turn), "text")]
+    bar = (f" {signs.bar} ", "border")
+    if width >= CLOCKS_FROM and (clocks := _clocks(turn, view.ledger.clocks)):
+        note += [bar, (clocks, "muted")]
+    if state.left is not None or state.cell_ns is not None:
+        note += [bar, ("f fits and follows", "warning")]
+    elif width >= WIDE:
+        note += [bar, (view.pointing or "follow", "muted")]
+    legend = _legend(turn, width - TITLE_CELLS - line_width(note), signs)
+    return [*legend, *([(f"{signs.bar} ", "border")] if legend else []), *note]
+
+
+def _legend(turn: TurnMetrics, room: int, signs: Glyphs) -> Line:
+    """What the signs stand for, all of them in `room` cells or as many as go there."""
+    entries = [(signs.spans[kind], KIND_ROLE[kind], kind.replace("_", " ")) for kind in LEGEND]
+    if turn.lane.decoder == "ar":
+        entries = [entry for entry in entries if "draft" not in entry[2]]
+    if len(turn.lane.devices) > 1:
+        entries += [(signs.used, "overlap", "used"), (signs.wasted, "wasted", "wasted")]
+    line: Line = []
+    for sign, role, name in entries:
+        line += [(f"{sign} ", role), (f"{name} ", "muted")]
+        if line_width(line) > room:
+            return line[:-2]
+    return line
 
 
 def _overlap_share(view: View, turn: TurnMetrics) -> str:
