@@ -1,16 +1,21 @@
-"""`specmon kernels check` from the outside: its table, its exit codes, and what it says where it cannot run."""
+"""`specmon kernels` from the outside: tables, exit codes, and what is said where it cannot run."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specmon.kernels.offline.compiled import Compiled
 from specmon.kernels.offline.launches import Launch
+from specmon.kernels.stream import schedule as schedules
+from specmon.kernels.stream.schedule import SCHEDULES, Schedule, ScheduleTable, shipped_table
+from specmon.kernels.tune.search import Found
+from specmon.kernels.tune.space import Matmul
 from specmon.tui.commands import kernels
 
 FORMATS = (("w_ptr", "bf16"),)
@@ -87,3 +92,75 @@ def test_check_says_what_to_install_without_triton(
     assert err.count("\n") == 1
     assert "triton is not installed" in err
     assert "specmon[engine]" in err
+
+
+def test_tune_says_that_it_needs_a_gpu(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, out, err = cli("kernels", "tune")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "CUDA GPU" in err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--shape", "qwen9"), ("--op", "conv")])
+def test_tune_names_what_it_knows(cli: Callable[..., Any], option: str, value: str) -> None:
+    code, _, err = cli("kernels", "tune", option, value)
+    assert code == 2
+    assert repr(value) in err
+    assert "Choose " in err
+
+
+@pytest.fixture
+def tuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A GPU on which gate_up is faster with other stages, qkv with another split, and nothing else; the file to write."""
+
+    def tuned(matmul: Matmul, new_version: bool, rounds: int) -> Found:
+        now = matmul.schedule
+        best, same = now, True
+        if matmul.op == "gate_up":
+            best = Schedule(bn=now.bn, bk=now.bk, stages=now.stages + 1)
+        if matmul.op == "qkv" and new_version:
+            best, same = Schedule(bn=now.bn, bk=now.bk, split=now.split + 1), False
+        return Found(
+            current=now,
+            current_us=9.0,
+            best=best,
+            best_us=8.0,
+            same_bits=same,
+            tried=3,
+            refused=1,
+            other_bits=0,
+        )
+
+    file = tmp_path / "schedules.toml"
+    file.write_text(SCHEDULES.read_text())
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(kernels, "_tuned", tuned)
+    monkeypatch.setattr(schedules, "SCHEDULES", file)
+    return file
+
+
+def test_tune_writes_winners_only_when_asked(cli: Callable[..., Any], tuning: Path) -> None:
+    before = tuning.read_text()
+    code, out, _ = cli("kernels", "tune", "--shape", "smollm2-135m")
+    assert (code, out) == (0, "1 would change; --write keeps them.\n")
+    assert tuning.read_text() == before
+
+    code, out, _ = cli("kernels", "tune", "--shape", "smollm2-135m", "--write")
+    assert code == 0
+    assert out == f"1 schedules written to {tuning}.\n"
+    written = ScheduleTable.read(tuning)
+    assert written.version == shipped_table().version
+    assert set(written.tuned["bf16"]) - set(shipped_table().tuned["bf16"]) == {"gate_up 1536x576"}
+
+
+def test_other_bits_make_a_new_backend_version(cli: Callable[..., Any], tuning: Path) -> None:
+    code, out, _ = cli("kernels", "tune", "--shape", "smollm2-135m", "--write", "--new-version")
+    version = shipped_table().version + 1
+    assert code == 0
+    assert f"2 schedules written to {tuning}; the Triton backend is version {version} now." in out
+    assert ScheduleTable.read(tuning).version == version
+
+
+def test_tune_changes_nothing_where_nothing_is_faster(cli: Callable[..., Any], tuning: Path) -> None:
+    code, out, _ = cli("kernels", "tune", "--op", "down", "--write")
+    assert (code, out) == (0, "Every schedule in use stays.\n")

@@ -1,4 +1,4 @@
-"""`specmon kernels`: what the GPU compilers make of the Triton kernels, checked without a GPU."""
+"""`specmon kernels`: the Triton kernels checked without a GPU, and their schedules tuned on one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from specmon.tui.commands.output import say, write_json, write_line
 if TYPE_CHECKING:
     from specmon.kernels.offline.compiled import Compiled
     from specmon.kernels.offline.report import Row
+    from specmon.kernels.stream.schedule import Schedule
+    from specmon.kernels.tune.search import Found
+    from specmon.kernels.tune.space import Matmul
 
 ARCHITECTURES = (90, 100, 103)
 
-app = typer.Typer(help="Check the GPU kernels.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check and tune the GPU kernels.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("check")
@@ -66,13 +69,13 @@ def _architectures(text: str) -> tuple[int, ...]:
     return wanted
 
 
-def _require_compilers() -> None:
+def _require_compilers(what: str = "Kernels cannot be compiled") -> None:
     from importlib.util import find_spec
 
     for package in ("torch", "triton"):
         if find_spec(package) is None:
             raise SpecmonError(
-                f"Kernels cannot be compiled, since {package} is not installed.",
+                f"{what}, since {package} is not installed.",
                 "pip install 'specmon[engine]'",
             )
 
@@ -127,3 +130,101 @@ def _constants(row: Row) -> str:
 
 def _plain(row: Row) -> dict[str, object]:
     return asdict(row) | {"formats": dict(row.formats), "constants": dict(row.constants)}
+
+
+@app.command("tune")
+def tune(
+    shape: Annotated[
+        list[str] | None, typer.Option("--shape", metavar="NAME", help="A model's shape; all by default.")
+    ] = None,
+    op: Annotated[
+        list[str] | None,
+        typer.Option("--op", metavar="NAME", help="qkv, o, gate_up, down or head; all by default."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put winners into kernels/stream/schedules.toml.")
+    ] = False,
+    new_version: Annotated[
+        bool,
+        typer.Option(
+            "--new-version", help="Also take winners that change bits: a new version of the backend."
+        ),
+    ] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=3, help="Timings of each finalist.")] = 20,
+) -> None:
+    """Search schedules for each matmul on the first CUDA GPU, timed by graph replay over distinct weights.
+
+    A winner gives the same bits as the schedule in use, at 1, 5 and 16 rows; with --new-version it need not.
+    """
+    _require_compilers("Schedules cannot be tuned")
+    import torch
+
+    matmuls = _matmuls(shape, op)
+    if not torch.cuda.is_available():
+        raise SpecmonError(
+            "Schedules are tuned on a CUDA GPU, and there is none here.", "Run it where one is."
+        )
+    found = {matmul.key: _tuned(matmul, new_version, rounds) for matmul in matmuls}
+    changes = {key: one for key, one in found.items() if one.changed}
+    if not changes:
+        write_line("Every schedule in use stays.")
+    elif write:
+        _write(changes)
+    else:
+        write_line(f"{len(changes)} would change; --write keeps them.")
+
+
+def _matmuls(shapes: list[str] | None, ops: list[str] | None) -> list[Matmul]:
+    """What to tune, each shape of a matmul once. Raises: UsageError for a name that is unknown."""
+    from specmon.core.models.matmuls import matmuls_of
+    from specmon.core.models.random_weights import SHAPES
+
+    for name in shapes or ():
+        if name not in SHAPES:
+            raise UsageError(f"There is no shape {name!r}.", f"Choose {', '.join(SHAPES)}.")
+    every = [matmul for name in shapes or SHAPES for matmul in matmuls_of(SHAPES[name])]
+    known = dict.fromkeys(matmul.op for matmul in every)
+    for name in ops or ():
+        if name not in known:
+            raise UsageError(f"There is no op {name!r}.", f"Choose {', '.join(known)}.")
+    return list({matmul.key: matmul for matmul in every if not ops or matmul.op in ops}.values())
+
+
+def _tuned(matmul: Matmul, new_version: bool, rounds: int) -> Found:
+    """Search one matmul and say what came of it."""
+    import torch
+
+    from specmon.kernels.tune.bench import StreamBench
+    from specmon.kernels.tune.search import search
+    from specmon.kernels.tune.space import candidates
+
+    tried = candidates(matmul, any_split=new_version)
+    say(f"{matmul.key}: {len(tried)} schedules.")
+    with torch.inference_mode():
+        bench = StreamBench(matmul, torch.device("cuda:0"))
+        found = search(matmul.schedule, tried, bench, new_bits=new_version, rounds=rounds)
+    write_line(f"{matmul.key:<22} {_outcome(found)}")
+    return found
+
+
+def _outcome(found: Found) -> str:
+    left_out = f"{found.tried} tried, {found.refused} do not run, {found.other_bits} change bits"
+    now = f"{found.current}: {found.current_us:.1f} µs"
+    if not found.changed:
+        return f"{now} stays ({left_out})"
+    bits = "same bits" if found.same_bits else "other bits"
+    return f"{now} → {found.best}: {found.best_us:.1f} µs, {bits} ({left_out})"
+
+
+def _write(changes: dict[str, Found]) -> None:
+    from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
+
+    best: dict[str, Schedule] = {key: one.best for key, one in changes.items()}
+    raised = not all(one.same_bits for one in changes.values())
+    table = ScheduleTable.read(SCHEDULES).with_changes(best, new_version=raised)
+    try:
+        SCHEDULES.write_text(table.text())
+    except OSError as refused:
+        raise SpecmonError(f"{SCHEDULES} cannot be written: {refused.strerror}.") from refused
+    version = f"; the Triton backend is version {table.version} now" if raised else ""
+    write_line(f"{len(best)} schedules written to {SCHEDULES}{version}.")
