@@ -231,6 +231,10 @@ class Cockpit(Stage):
         """The keys the hint row tells of."""
         return self.keys
 
+    def help_keys(self) -> list[Binding]:
+        """The keys the help lists."""
+        return self.keys
+
     @property
     def window_tokens(self) -> int:
         """Tokens of an ms/token window: as chosen, else fitting the turn on screen."""
@@ -344,7 +348,7 @@ class Cockpit(Stage):
         self.app.push_screen(FormulasScreen(self.setup, self.lane_metrics, self.turn_metrics))
 
     def action_help(self) -> None:
-        self.app.push_screen(HelpScreen(self.setup, self.hint_keys()))
+        self.app.push_screen(HelpScreen(self.setup, self.help_keys()))
 
     @property
     def _text(self) -> TextPanel:

@@ -47,11 +47,20 @@ def render_acceptance(view: View, width: int, height: int) -> list[Line]:
 
 
 def _table(turn: TurnMetrics, cells: int, rows: int, signs: Glyphs) -> list[Line]:
-    head: Line = [*_tau(turn), ("   ", "text"), (count(turn.n_rounds), "text"), (" rounds   ", "muted")]
+    head: Line = [
+        *_tau(turn),
+        ("   ", "text"),
+        (count(turn.n_rounds), "text"),
+        (f" {_rounds(turn)}   ", "muted"),
+    ]
     head += [(count(turn.n_tokens), "text"), (" tokens", "muted")]
     foot = _foot(turn)
     table = _positions(turn, cells, signs)
     return [head, *table[: max(rows - 1 - len(foot), 0)], *foot]
+
+
+def _rounds(turn: TurnMetrics) -> str:
+    return "round" if turn.n_rounds == 1 else "rounds"
 
 
 def _tau(turn: TurnMetrics) -> Line:
@@ -117,7 +126,7 @@ def _short(view: View, turn: TurnMetrics, width: int, *, alone: bool) -> Line:
         fields.append([("  hit ", "muted"), (short(turn.branch_hit_rate), "hit")])
     if (needed := _break_even(view, turn)) is not None:
         fields.append([("  break-even τ ", "muted"), (f"{needed:.2f}", "text")])
-    fields.append([("  " + count(turn.n_rounds), "text"), (" rounds", "muted")])
+    fields.append([("  " + count(turn.n_rounds), "text"), (f" {_rounds(turn)}", "muted")])
     if alone and turn.tokens_per_s is not None:
         fields.append([(f"  {turn.tokens_per_s:,.0f}", "text"), (" tok/s", "muted")])
     for field in fields:

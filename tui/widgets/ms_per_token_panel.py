@@ -62,7 +62,7 @@ def _waiting(turn: TurnMetrics | None, size: int) -> str:
         return "no turn yet"
     decoded = turn.decoded_tokens
     if turn.end is None:
-        return f"the first window closes at {size:,} tokens: {decoded:,} so far"
+        return f"first window at {size:,} tokens: {decoded:,} so far"
     if turn.ms_per_token is None:
         return "the turn ended before its first round"
     return f"{_figure(turn.ms_per_token)} all: ended at {decoded:,} of {size:,} tokens"
