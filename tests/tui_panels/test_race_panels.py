@@ -11,7 +11,7 @@ from specmon.tui.view import View
 from specmon.tui.widgets.race_chart_panel import render_race_chart
 from specmon.tui.widgets.race_lane_panel import render_race_lane
 from specmon.tui.widgets.standings_panel import render_standings
-from specmon.tui.widgets.text_panel import TextState
+from specmon.tui.widgets.text_state import TextState
 
 from .conftest import fed, texts
 from .streams import race_stream

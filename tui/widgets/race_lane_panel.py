@@ -14,7 +14,8 @@ from specmon.tui.widgets.moment import race_of
 from specmon.tui.widgets.numbers import count, ms, percent, short
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
-from specmon.tui.widgets.text_panel import TextState, text_body
+from specmon.tui.widgets.text_panel import text_body
+from specmon.tui.widgets.text_state import TextState
 
 LANE_ROLES = ("device0", "device1", "hit", "bonus")
 

@@ -220,10 +220,16 @@ class TextFlow:
         return found
 
 
-def tail_start(turn: TurnMetrics, cells: int, rows: int) -> int:
-    """The newest round that begins a line and has at least `rows` rows of text from it on; 0 where none near does."""
+def line_start(
+    turn: TurnMetrics, cells: int, rows: int, before: int | None = None, within: int = LONG_ROUNDS
+) -> int:
+    """The newest round that begins a line, at least `rows` rows of text above the round `before` (None: the newest).
+
+    Returns: 0 where none of `within` rounds does.
+    """
+    before = turn.n_rounds if before is None else before
     newlines = chars = 0
-    for position in range(turn.n_rounds - 1, max(turn.n_rounds - LONG_ROUNDS, 0), -1):
+    for position in range(before - 1, max(before - within, 0), -1):
         text = "".join(turn.rounds[position].text)
         newlines += text.count("\n")
         chars += len(text)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
 from textual import events
 
-from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import clip, clusters, safe_text
@@ -17,71 +16,12 @@ from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_p
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.pointing import PointingPanel
-from specmon.tui.widgets.text_flow import LONG_ROUNDS, TextFlow, tail_start
+from specmon.tui.widgets.text_flow import TextFlow
+from specmon.tui.widgets.text_state import TextState
 
 TITLE_CELLS = 15  # of a panel's top border: name, corners and a stretch of rule
 PROMPT_ROWS = 3  # a longer prompt is cut
 TURNS_SHOWN = 16  # of a conversation, the newest
-
-
-@dataclass
-class TextState:
-    """What a text panel keeps between moments: laid-out turns, and the top row (None: follow the newest).
-
-    Rows count text lines of all turns, prompts included; a fate line belongs to the row above it.
-    """
-
-    flows: dict[int, tuple[TurnMetrics, TextFlow]] = field(default_factory=dict)  # by the turn's number
-    whole: bool = False  # whether all of a long turn is laid out, as scrolling needs
-    top: int | None = None
-    shown_selected: int | None = None
-    newest: int = 0  # the top row that shows the newest rows
-    rows_visible: int = 0
-    drawn: list[tuple[TextFlow, int] | None] = field(default_factory=list)  # what each body line shows
-
-    def flow(
-        self,
-        turn: TurnMetrics,
-        width: int,
-        signs: Glyphs,
-        words: Ledger | None = None,
-        rows: int | None = None,
-    ) -> TextFlow:
-        """The up-to-date flow of a turn; anything else that is to be drawn starts it anew.
-
-        With `rows`, only the newest so many rows of a long turn need be in it.
-        """
-        known, flow = self.flows.get(turn.turn.turn, (None, None))
-        if known is not turn or (flow and (flow.width, flow.glyphs, flow.ledger) != (width, signs, words)):
-            flow = None
-        if flow is None or not _serves(flow, turn, rows):
-            first = tail_start(turn, width, rows) if rows is not None and turn.n_rounds > LONG_ROUNDS else 0
-            if flow is None or first != flow.first:
-                flow = TextFlow(width, signs, words, first)
-                self.flows[turn.turn.turn] = (turn, flow)
-        flow.extend(turn)
-        return flow
-
-    def forget(self, shown: list[TurnMetrics]) -> None:
-        """Drop the flows of all other turns."""
-        numbers = {turn.turn.turn for turn in shown}
-        self.flows = {number: flow for number, flow in self.flows.items() if number in numbers}
-
-    def round_at(self, line: int, cell: int) -> int | None:
-        """Position of the newest turn's round that is drawn at a cell of a body line."""
-        found = self.drawn[line] if 0 <= line < len(self.drawn) else None
-        newest = self.flows[max(self.flows)][1] if self.flows else None
-        return None if found is None or found[0] is not newest else found[0].round_at(found[1], cell)
-
-
-def _serves(flow: TextFlow, turn: TurnMetrics, rows: int | None) -> bool:
-    """Whether a flow holds the rows that are asked for, and is not to be begun anew further on."""
-    if rows is None:
-        return not flow.first
-    if flow.first and len(flow.rows) <= rows:
-        return False
-    behind = turn.n_rounds - (flow.taken if flow.first else 0)
-    return behind <= LONG_ROUNDS and (not flow.first or turn.n_rounds - flow.first <= 2 * LONG_ROUNDS)
 
 
 @dataclass(frozen=True)
@@ -143,7 +83,7 @@ def render_text(view: View, width: int, height: int, state: TextState) -> list[L
 def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line]:
     """The visible rows of the conversation, each with its fate line if the view shows fates."""
     signs = glyphs(view.ascii)
-    state.whole = state.top is not None or view.selected is not None
+    state.held = state.top is not None or view.selected is not None
     rows = _rows(view, max(cells, 1), state, signs, lines)
     state.newest = _newest_top(rows, lines, view.fates)
     state.rows_visible = len(rows) - state.newest
@@ -171,22 +111,38 @@ def _newest_top(rows: _Rows, lines: int, fates: bool) -> int:
 
 
 def _rows(view: View, cells: int, state: TextState, signs: Glyphs, lines: int) -> _Rows:
+    """What is to be laid out; `state.top` is moved along with what comes before it."""
     lane = lane_of(view)
     turns = lane.turns if lane is not None else []
     newest = view.turn % len(turns) if turns else 0
     shown = turns[max(newest + 1 - TURNS_SHOWN, 0) : newest + 1]
     state.forget(shown)
+    rows = _laid_out(view, shown, cells, state, signs, lines)
+    while state.top is not None and state.top < 0 and shown and state.reach_back(shown, lines - state.top):
+        more = _laid_out(view, shown, cells, state, signs, lines)
+        state.top += len(more) - len(rows)
+        rows = more
+    return rows
+
+
+def _laid_out(
+    view: View, shown: list[TurnMetrics], cells: int, state: TextState, signs: Glyphs, lines: int
+) -> _Rows:
+    """The newest of the turns shown, back to one laid out from its middle, or to where they fill the panel."""
     words = view.ledger if view.ghosts else None
-    needed = None if state.whole else lines
     parts: list[list[Line] | TextFlow] = []
     for turn in reversed(shown):
-        flow = state.flow(turn, cells, signs, words, needed)
+        flow = state.flow(turn, cells, signs, words, lines, None if parts else view.selected)
         blank: list[Line] = [] if turn is shown[0] else [[]]
         parts += [flow] if flow.first else [flow, [*blank, *_prompt(turn, cells, signs)]]
-        if flow.first or (needed is not None and sum(map(_size, parts)) > needed):
+        number = turn.turn.turn
+        kept = state.held and state.oldest is not None
+        enough = number == state.oldest if kept else sum(map(_size, parts)) > lines
+        if flow.first or enough or turn is shown[0]:
+            state.oldest = number
             break
     parts.reverse()
-    return _Rows(parts, view.pointed_at)
+    return _Rows(parts, view.selected)
 
 
 def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
@@ -305,13 +261,9 @@ class TextPanel(PointingPanel):
 
     def scroll_rows(self, by: int) -> None:
         """Scroll by text rows, upwards where negative."""
-        if not self._state.whole and self.view is not None:
-            self._state.top = self._state.newest  # rows are counted from the first: lay out those before too
-            self.redraw()
-            self._state.top = None
         newest = self._state.newest
         top = (newest if self._state.top is None else self._state.top) + by
-        self._state.top = None if top >= newest else max(top, 0)
+        self._state.top = None if top >= newest else top
         self.redraw()
 
     def scroll_page(self, by: int) -> None:
