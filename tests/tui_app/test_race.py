@@ -16,6 +16,7 @@ from specmon.core.engine.messages import (
     Idle,
     LaneConfig,
     Load,
+    Progress,
     Race,
     Ready,
     Refused,
@@ -59,6 +60,14 @@ async def racing(pilot: Pilot[None], engine: FakeEngine) -> RaceScreen:
     for lane in range(3):
         engine.give(*(msgspec.structs.replace(e, lane=lane) for e in turn_events(0, 8 + lane, end=False)))
     return await settle(pilot)
+
+
+async def test_loading_says_which_lane_it_is_for(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
+        engine.give(HEADER, lane_event(0, "ar"), Ready(lane=0), Idle(of="Load"), Progress(what="loading x"))
+        race = await settle(pilot)
+        race = await settle(pilot)
+        assert "LOADING lane B, SD: loading x" in plain(race.lines["fair"].lines[0])
 
 
 async def test_lanes_load_one_after_the_other_and_then_race(live_app: LiveApp, engine: FakeEngine) -> None:

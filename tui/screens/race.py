@@ -76,8 +76,9 @@ class RaceScreen(RaceBoard):
     def waits_for(self) -> str | None:
         if self.phase != "loading":
             return None
+        lane = f"lane {'ABCD'[self._loading]}, {self.lanes[self._loading].decoder.upper()}"
         progress = self.pump.progress
-        return safe_text(progress.what) if progress else "loading the lanes"
+        return f"{lane}: {safe_text(progress.what)}" if progress else lane
 
     def title_right(self, narrow: bool) -> Line:
         recording = recording_note(self.pump.recording, glyphs(self.setup.ascii), roomy=not narrow)
