@@ -64,8 +64,10 @@ async def racing(pilot: Pilot[None], engine: FakeEngine) -> RaceScreen:
 
 async def test_loading_says_which_lane_it_is_for(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app(REQUEST, race_lanes=LANES).run_test(size=SIZE) as pilot:
-        engine.give(HEADER, lane_event(0, "ar"), Ready(lane=0), Idle(of="Load"), Progress(what="loading x"))
-        race = await settle(pilot)
+        await settle(pilot)
+        engine.give(HEADER, lane_event(0, "ar"), Ready(lane=0), Idle(of="Load"))
+        await settle(pilot)
+        engine.give(Progress(what="loading x"))
         race = await settle(pilot)
         assert "LOADING lane B, SD: loading x" in plain(race.lines["fair"].lines[0])
 
