@@ -46,6 +46,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 PROMPT, NEW_TOKENS = 128, 128
 PREFILLS = {512: "h200.prefill.over.hf.512", 8192: "h200.prefill.over.hf.8k"}
 LEAST_COSINE = 0.99
+GOAL_SHAPE = "qwen2.5-7b"
 SPECMON, DYNAMIC, COMPILED = "specmon", "hf generate", "hf generate, static cache, compiled"
 
 Engine = Callable[[], float]
@@ -329,7 +330,9 @@ def _interval(found: Estimate) -> str:
 
 
 def figures(results: dict[str, Any]) -> dict[str, float]:
-    """The goals that were measured."""
+    """The goals that were measured, which are of the 7B shape on a GPU."""
+    if (results["shape"], results["on_gpu"]) != (GOAL_SHAPE, True):
+        return {}
     found = results["prefill"].items()
     return {
         PREFILLS[length]: engines["hf"]["specmon_over"].median
@@ -363,6 +366,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     failure = compile_failure(decode)
     return {
         "shape": options.shape,
+        "on_gpu": device.startswith("cuda"),
         "backend": ours.backend,
         "attention": attention,
         "new_tokens": options.tokens,
@@ -378,7 +382,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shape", default="qwen2.5-7b")
+    parser.add_argument("--shape", default=GOAL_SHAPE)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=NEW_TOKENS)
@@ -402,7 +406,8 @@ def main() -> None:
     (options.out / f"{stem}.md").write_text(text)
     raw = {"read_ceiling": rates[options.device], "ceiling_source": source, "commit": here.commit, **results}
     (options.out / f"{stem}.json").write_text(json.dumps(raw, indent=1, default=_plain) + "\n")
-    record_figures(options.out / "figures.json", figures(results), here, f"docs/benchmarks/{stem}.md")
+    if found := figures(results):
+        record_figures(options.out / "figures.json", found, here, f"docs/benchmarks/{stem}.md")
 
 
 def _plain(value: Estimate) -> dict[str, float]:
