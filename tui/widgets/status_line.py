@@ -20,7 +20,7 @@ ROOMY = 120  # columns from which nothing is abbreviated
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of the line; of several that do not fit, the one with the largest `rank` goes first."""
+    """A field of the line; those with a small `rank` are the most needed."""
 
     rank: int
     line: Line
@@ -32,10 +32,19 @@ def render_status(view: View, width: int, height: int = 1) -> list[Line]:
     roomy = width >= ROOMY
     fields = _replay_fields(view, view.replay, signs) if view.replay else _live_fields(view, signs, roomy)
     right = _right(view)
-    while len(fields) > 1 and line_width(_joined(fields, signs)) + line_width(right) + 2 > width:
-        fields.remove(max(fields, key=lambda field: field.rank))
+    fields = _fitting(fields, width - line_width(right) - 2, signs)
     line = spread(_joined(fields, signs), [*right, (" ", "text")] if right else [], width)
     return [fit(line, width), *([[(" " * width, "text")]] * (height - 1))][:height]
+
+
+def _fitting(fields: list[_Field], room: int, signs: Glyphs) -> list[_Field]:
+    """The fields that go into `room` cells, in their order: the most needed first, a shorter one for one too long."""
+    kept: list[_Field] = []
+    for field in sorted(fields, key=lambda field: field.rank):
+        more = [each for each in fields if each in kept or each is field]
+        if not kept or line_width(_joined(more, signs)) <= room:
+            kept = more
+    return kept
 
 
 def _joined(fields: list[_Field], signs: Glyphs) -> Line:
