@@ -305,7 +305,7 @@ def scrolled(ledger: Ledger, state: TextState, by: int, selected: int | None = N
     top = (state.newest if state.top is None else state.top) + by
     state.top = None if top >= state.newest else top
     turn = len(ledger.lanes[0].turns) - 1
-    return render_text(View(ledger=ledger, turn=turn, selected=selected), 40, 12, state)
+    return render_text(View(ledger=ledger, turn=turn, selected=selected), 60, 12, state)
 
 
 @settings(deadline=None, max_examples=40)
@@ -344,6 +344,24 @@ def test_a_round_before_what_is_laid_out_is_shown_where_it_is_selected(
     assert state.flows[0][1].first > 40
     for selected in (89, 88, 40, 41, 3, 80):
         assert "▲" in "".join(map(plain, scrolled(ledger, state, 0, selected)))
+
+
+def test_held_text_is_laid_out_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("text_flow", "text_state"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    monkeypatch.setattr("specmon.tui.widgets.text_state.HELD_ROUNDS", 5)
+    events = long_turn(["a", " bb", "\n", " ccc"] * 4)
+    ledger, state = fed(events[:40]), TextState()
+    scrolled(ledger, state, 0)
+    scrolled(ledger, state, -4)
+    for event in events[40:]:
+        ledger.feed(event)
+    taken = state.flows[0][1].taken
+    assert "+ rows below" in plain(scrolled(ledger, state, 0)[0])
+    assert state.flows[0][1].taken == taken + 5
+    assert "▲" in "".join(map(plain, scrolled(ledger, state, 0, selected=85)))  # beyond what is laid out
+    scrolled(ledger, state, 0, selected=len(events))  # of a turn before
+    assert scrolled(ledger, state, 10_000) == scrolled(ledger, TextState(), 0)
 
 
 def test_text_held_back_comes_at_the_end_of_a_long_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,10 +118,12 @@ def _rows(view: View, cells: int, state: TextState, signs: Glyphs, lines: int) -
     shown = turns[max(newest + 1 - TURNS_SHOWN, 0) : newest + 1]
     state.forget(shown)
     rows = _laid_out(view, shown, cells, state, signs, lines)
+    state.grows = False  # meanwhile, so that rows are added above alone
     while state.top is not None and state.top < 0 and shown and state.reach_back(shown, lines - state.top):
         more = _laid_out(view, shown, cells, state, signs, lines)
         state.top += len(more) - len(rows)
         rows = more
+    state.grows = True
     return rows
 
 
@@ -133,6 +135,7 @@ def _laid_out(
     parts: list[list[Line] | TextFlow] = []
     for turn in reversed(shown):
         flow = state.flow(turn, cells, signs, words, lines, None if parts else view.selected)
+        state.lags = (state.lags and bool(parts)) or flow.taken < turn.n_rounds
         blank: list[Line] = [] if turn is shown[0] else [[]]
         parts += [flow] if flow.first else [flow, [*blank, *_prompt(turn, cells, signs)]]
         number = turn.turn.turn
@@ -214,7 +217,8 @@ def _decoding(view: View) -> bool:
 def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     if state.top is not None:
         below = state.newest - state.top
-        return [(f"{below} rows below · End follows" if below else "End follows", "warning")]
+        more = "+" if state.lags else ""
+        return [(f"{below}{more} rows below · End follows" if below else "End follows", "warning")]
     if not view.fates:
         return [("t fates", "muted")]
     lane = lane_of(view)

@@ -9,6 +9,8 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.text_flow import LONG_ROUNDS, TextFlow, line_start
 
+HELD_ROUNDS = 500  #: laid out at a time below what the user looks at
+
 
 @dataclass
 class TextState:
@@ -21,6 +23,8 @@ class TextState:
 
     flows: dict[int, tuple[TurnMetrics, TextFlow]] = field(default_factory=dict)  # by the turn's number
     held: bool = False
+    grows: bool = True  # whether held text is laid out further, by HELD_ROUNDS
+    lags: bool = False  # whether some of the newest text is not laid out
     oldest: int | None = None  # number of the oldest turn laid out
     top: int | None = None
     shown_selected: int | None = None
@@ -37,25 +41,31 @@ class TextState:
         rows: int,
         selected: int | None,
     ) -> TextFlow:
-        """The up-to-date flow of a turn with its newest `rows` rows and the selected round.
+        """The flow of a turn with its newest `rows` rows, or the selected round.
 
         One drawn differently is started anew, and one that is not held when the newest rows begin far behind its start.
         """
-        known, flow = self.flows.get(turn.turn.turn, (None, None))
+        number = turn.turn.turn
+        known, flow = self.flows.get(number, (None, None))
         if known is not turn or (flow and (flow.width, flow.glyphs, flow.ledger) != (width, signs, words)):
             flow = None
+        most = None if not self.held else HELD_ROUNDS if self.grows else 0
         if flow is None or not (self.held or _serves(flow, turn, rows)):
-            number = turn.turn.turn
             follows_held_text = self.held and number > max(self.flows, default=number)
             from_middle = turn.n_rounds > LONG_ROUNDS and not follows_held_text
             first = line_start(turn, width, rows) if from_middle else 0
+            most = HELD_ROUNDS if follows_held_text else None
             if flow is None or first != flow.first:
                 flow = self._begin(turn, TextFlow(width, signs, words, first))
-        if selected is not None and selected < flow.first:
+        reached = range(flow.first, max(flow.taken, flow.first) + HELD_ROUNDS)
+        if selected is not None and selected < turn.n_rounds and selected not in reached:
             first = line_start(turn, width, rows, selected, turn.n_rounds)
-            flow = self._begin(turn, TextFlow(width, signs, words, first))
+            flow, most = (
+                self._begin(turn, TextFlow(width, signs, words, first)),
+                selected - first + HELD_ROUNDS,
+            )
             self.top = None  # rows are counted from another one
-        flow.extend(turn)
+        flow.extend(turn, most)
         return flow
 
     def reach_back(self, shown: list[TurnMetrics], rows: int) -> bool:
@@ -64,7 +74,8 @@ class TextState:
         turn, flow = self.flows[shown[at].turn.turn]
         if flow.first:
             first = line_start(turn, flow.width, len(flow.rows) + rows, flow.first, turn.n_rounds)
-            self._begin(turn, TextFlow(flow.width, flow.glyphs, flow.ledger, first))
+            longer = self._begin(turn, TextFlow(flow.width, flow.glyphs, flow.ledger, first))
+            longer.extend(turn, flow.taken - first)
         elif at:
             self.oldest = shown[at - 1].turn.turn
         return bool(flow.first or at)
@@ -89,5 +100,5 @@ def _serves(flow: TextFlow, turn: TurnMetrics, rows: int) -> bool:
     """Whether a flow holds the rows that are asked for, and is not to be begun anew further on."""
     if flow.first and len(flow.rows) <= rows:
         return False
-    behind = turn.n_rounds - (flow.taken if flow.first else 0)
-    return behind <= LONG_ROUNDS and (not flow.first or turn.n_rounds - flow.first <= 2 * LONG_ROUNDS)
+    behind, held = turn.n_rounds - flow.taken, turn.n_rounds - flow.first
+    return behind <= LONG_ROUNDS and held <= (2 if flow.first else 1) * LONG_ROUNDS
