@@ -17,7 +17,7 @@ from specmon.tui.widgets.timeline import Stretch, TimelineState, stretch
 from specmon.tui.widgets.timeline_rows import KIND_ROLE, WIDE, band_rows, label_cells
 
 FRAMED_FROM = 6
-CLOCKS_FROM = 150  # columns from which the clocks' bounds are told
+ROOMY = 150  # columns from which the clocks' bounds are told, and that it follows
 TITLE_CELLS = 20  # of the top border: name, corners, and a stretch of rule
 BAND_ROWS = 3  # of a band, beside its lanes: time, overlap, rounds
 LEGEND = ("verify", "branch_draft", "draft", "accept", "handoff")
@@ -55,11 +55,11 @@ def _bands(turn: TurnMetrics, shown: Stretch, lines: int) -> list[Stretch]:
 def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs: Glyphs) -> Line:
     note: Line = [(_overlap_share(view, turn), "text")]
     bar = (f" {signs.bar} ", "border")
-    if width >= CLOCKS_FROM and (clocks := _clocks(turn, view.ledger.clocks)):
+    if width >= ROOMY and (clocks := _clocks(turn, view.ledger.clocks)):
         note += [bar, (clocks, "muted")]
     if state.left is not None or state.cell_ns is not None:
         note += [bar, ("f fits and follows", "warning")]
-    elif width >= WIDE:
+    elif width >= ROOMY or (view.pointing and width >= WIDE):
         note += [bar, (view.pointing or "follow", "muted")]
     legend = _legend(turn, width - TITLE_CELLS - line_width(note), signs)
     return [*legend, *([(f"{signs.bar} ", "border")] if legend else []), *note]
@@ -70,14 +70,21 @@ def _legend(turn: TurnMetrics, room: int, signs: Glyphs) -> Line:
     entries = [(signs.spans[kind], KIND_ROLE[kind], kind.replace("_", " ")) for kind in LEGEND]
     if turn.lane.decoder == "ar":
         entries = [entry for entry in entries if "draft" not in entry[2]]
-    if len(turn.lane.devices) > 1:
-        entries += [(signs.used, "overlap", "used"), (signs.wasted, "wasted", "wasted")]
+    parts = [_explained(*entry) for entry in entries]
+    if len(turn.lane.devices) > 1:  # either alone would mislead
+        parts.append(
+            [*_explained(signs.used, "overlap", "used"), *_explained(signs.wasted, "wasted", "wasted")]
+        )
     line: Line = []
-    for sign, role, name in entries:
-        line += [(f"{sign} ", role), (f"{name} ", "muted")]
-        if line_width(line) > room:
-            return line[:-2]
+    for part in parts:
+        if line_width(line) + line_width(part) > room:
+            break
+        line += part
     return line
+
+
+def _explained(sign: str, role: str, name: str) -> Line:
+    return [(f"{sign} ", role), (f"{name} ", "muted")]
 
 
 def _overlap_share(view: View, turn: TurnMetrics) -> str:
