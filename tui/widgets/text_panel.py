@@ -10,7 +10,7 @@ from textual import events
 
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
-from specmon.tui.widgets.cells import clip, clusters, safe_text
+from specmon.tui.widgets.cells import safe_text, wrapped
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, is_framed, line_width
 from specmon.tui.widgets.moment import lane_of, turn_of
@@ -149,21 +149,13 @@ def _laid_out(
 
 
 def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
-    """The user's message, wrapped by characters and cut after PROMPT_ROWS rows."""
+    """The user's message, cut after PROMPT_ROWS rows."""
     if turn.turn.prompt is None:
         return [[("prompt removed from this recording", "muted")]]
-    mark = "> " if signs.ascii else "› "
-    rows, used = [mark], len(mark)
-    for text, text_cells in clusters(safe_text(turn.turn.prompt, signs.ascii)):
-        if used + text_cells > cells:
-            if len(rows) == PROMPT_ROWS:
-                rows[-1] = clip(rows[-1] + text * 2, cells, signs.ellipsis)
-                break
-            rows.append("  ")
-            used = 2
-        rows[-1] += text
-        used += text_cells
-    return [[(row, "accent")] for row in rows]
+    first, further = ("> " if signs.ascii else "› "), "  "
+    start = turn.turn.prompt[: 2 * cells * PROMPT_ROWS]  # of a long prompt, more than goes into the rows
+    rows = wrapped(safe_text(start, signs.ascii), cells - len(first), PROMPT_ROWS, signs.ellipsis)
+    return [[(f"{further if number else first}{row}", "accent")] for number, row in enumerate(rows)]
 
 
 def _top(view: View, rows: _Rows, state: TextState) -> int:
