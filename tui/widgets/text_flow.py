@@ -20,7 +20,8 @@ from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line
 
 TAB_CELLS = 4
-LONG_ROUNDS = 1_000  #: of a longer turn only what may be seen is laid out
+LONG_ROUNDS = 400  #: of a longer turn only what may be seen is laid out
+SEARCHED_ROUNDS = 2_000  #: for the start of a line, each time a screen is drawn
 GHOST_CELLS = 12  # a longer rejected token is cut
 _BREAKS = re.compile(r"([\n\t])")
 
@@ -224,7 +225,7 @@ class TextFlow:
 
 
 def line_start(
-    turn: TurnMetrics, cells: int, rows: int, before: int | None = None, within: int = LONG_ROUNDS
+    turn: TurnMetrics, cells: int, rows: int, before: int | None = None, within: int = SEARCHED_ROUNDS
 ) -> int:
     """The newest round that begins a line, at least `rows` rows of text above the round `before` (None: the newest).
 
