@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test lint format bench screenshots clean
+.PHONY: help setup run test lint format kernels bench screenshots clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -28,6 +28,9 @@ test: setup lint  ## every check and the test suite
 format: $(STAMP)  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+kernels: $(STAMP)  ## compile every GPU kernel, without a GPU, and check what comes out (3 minutes)
+	$(BIN)/specmon kernels check
 
 bench: setup  ## the CPU benchmark against llama.cpp and Hugging Face
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[engine,bench]'

@@ -39,10 +39,21 @@ def measure_ceilings(names: tuple[str, ...], machine: Machine) -> tuple[dict[str
     if names[0].startswith("cuda:"):
         sizes = {name: _cuda_buffer_bytes(name) for name in names}
         rates = {name: _cuda_read(name, size) for name, size in sizes.items()}
+        torch.cuda.empty_cache()
         return rates, f"read of {_gib(min(sizes.values()))}, best of {_CUDA_READS}, at {at}"
-    rates = _cpu_reads({name: machine.core_of[name] for name in names})
+    buffer = torch.ones(_CPU_BUFFER_BYTES // 4)
+    rates = _cpu_rates(names, machine, lambda: torch.dot(buffer, buffer), _CPU_BUFFER_BYTES)
     where = _cache_remark(machine.devices[names[0]])
     return rates, f"read of {_CPU_BUFFER_BYTES >> 20} MiB by one core{where}, best of {_CPU_READS}, at {at}"
+
+
+def measure_copies(names: tuple[str, ...], machine: Machine) -> dict[str, float]:
+    """Copy within each device's memory for a moment. Returns: bytes/s by device, both directions counted."""
+    if names[0].startswith("cuda:"):
+        return {name: _cuda_copy(name, _cuda_buffer_bytes(name)) for name in names}
+    source = torch.ones(_CPU_BUFFER_BYTES // 4)
+    target = torch.empty_like(source)
+    return _cpu_rates(names, machine, lambda: target.copy_(source), 2 * _CPU_BUFFER_BYTES)
 
 
 def cache_bytes(name: str, machine: Machine) -> int | None:
@@ -58,20 +69,19 @@ def _cache_remark(cpu: DeviceInfo) -> str:
     return f" (within the last-level cache of {cpu.llc_bytes >> 20} MiB)"
 
 
-def _cpu_reads(cores: dict[str, int]) -> dict[str, float]:
-    """Read one buffer from each core in turn, on one thread, and go back to the cores used before."""
-    buffer = torch.ones(_CPU_BUFFER_BYTES // 4)
+def _cpu_rates(
+    names: tuple[str, ...], machine: Machine, work: Callable[[], object], n_bytes: int
+) -> dict[str, float]:
+    """Bytes/s of `work` on each core in turn, on one thread; then back to the cores used before."""
     threads = torch.get_num_threads()
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     torch.set_num_threads(1)
     try:
         rates = {}
-        for name, core in cores.items():
+        for name in names:
             if allowed is not None:
-                os.sched_setaffinity(0, {core})
-            rates[name] = _CPU_BUFFER_BYTES / min(
-                _seconds(lambda: torch.dot(buffer, buffer)) for _ in range(_CPU_READS)
-            )
+                os.sched_setaffinity(0, {machine.core_of[name]})
+            rates[name] = n_bytes / min(_seconds(work) for _ in range(_CPU_READS))
         return rates
     finally:
         torch.set_num_threads(threads)
@@ -91,19 +101,26 @@ def _cuda_buffer_bytes(name: str) -> int:
 
 
 def _cuda_read(name: str, size: int) -> float:
+    buffer = torch.zeros(size // 4, device=name)
+    return size / _best_cuda_s(name, lambda: torch.sum(buffer))
+
+
+def _cuda_copy(name: str, size: int) -> float:
+    source = torch.zeros(size // 4, device=name)
+    target = torch.empty_like(source)
+    return 2 * size / _best_cuda_s(name, lambda: target.copy_(source))
+
+
+def _best_cuda_s(name: str, work: Callable[[], object]) -> float:
     with torch.cuda.device(torch.device(name)):
-        buffer = torch.zeros(size // 4, device=name)
-        best_ms = min(_cuda_ms(buffer) for _ in range(_CUDA_READS))
-        del buffer
-        torch.cuda.empty_cache()
-    return size / best_ms * 1e3
+        return min(_cuda_ms(work) for _ in range(_CUDA_READS)) / 1e3
 
 
-def _cuda_ms(buffer: torch.Tensor) -> float:
+def _cuda_ms(work: Callable[[], object]) -> float:
     make_event: Callable[..., Any] = torch.cuda.Event
     start, end = make_event(enable_timing=True), make_event(enable_timing=True)
     start.record()
-    torch.sum(buffer)
+    work()
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end))

@@ -20,11 +20,6 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir(_APP))
 
 
-def models_dir() -> Path:
-    """Where `specmon models fetch` puts models."""
-    return cache_dir() / "models"
-
-
 def config_dir() -> Path:
     """The user's settings and key bindings."""
     return Path(platformdirs.user_config_dir(_APP))

@@ -1,9 +1,9 @@
-"""Record the sessions that ship: demos of every decoder, and one recording for each cause that WHY can name.
+"""Record the sessions that ship: demos of every decoder, and one recording for each cause that a CPU can show.
 
 `record_sessions.py [NAME…]` records all of them, or those named, into sessions/. Each is a real run of the engine on the
 embedded pair. Throttling, launches that hold a GPU up, and a memory that verification exhausts cannot be had on a CPU whose
 cache holds the model: those three are real runs whose telemetry, gaps or ceiling are edited afterwards, and a `Marker`
-in the file says so. A recording is kept only if it
+in the file says so. Slow branches and the h200x2 demos are runs on two GPUs, made apart. A recording is kept only if it
 passes every check and, where it has a cause to show, WHY names that cause. Run it while nothing else does.
 """
 

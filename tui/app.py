@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import msgspec
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -20,10 +20,12 @@ from specmon.core import paths
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError
 from specmon.themes import ThemeError, load_theme, theme_names
+from specmon.tui.ending import Ending, heeded, let_go_of_lost_terminal, terminable
 from specmon.tui.feeds.feed import Feed
 from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.feeds.pump import Pump
 from specmon.tui.feeds.replay import ReplayFeed
+from specmon.tui.garbage import Garbage
 from specmon.tui.screens.first_hint import FirstHint
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen, Start
@@ -33,6 +35,11 @@ from specmon.tui.widgets.palette import Palette, textual_theme
 
 INTERRUPTED = 130
 TWICE_WITHIN_S = 2.0
+BETWEEN_SLICES_S = 0.004  #: for keys and painting, while the view is behind
+KEY_FIRST_S, KEY_FIRST_AT_MOST_S = (
+    0.06,
+    0.2,
+)  #: how long a key holds up drawing, and how long keys in a row do
 
 
 class SpecmonApp(App[None]):
@@ -119,15 +126,25 @@ class SpecmonApp(App[None]):
         self._refresh_hz = refresh_hz
         self._once = once
         self.frame = ""
+        self.ending = Ending()
         self._interrupted_at = float("-inf")
+        self._garbage = Garbage()
+        self._changed = self._taking_in = False
+        self._key_at = self._ticked_at = float("-inf")
 
     def on_mount(self) -> None:
-        if not self.is_headless:
+        if self._once or not self.is_headless:
             loop = asyncio.get_running_loop()
-            for ending in (signal.SIGTERM, signal.SIGHUP):  # the terminal is given back whole
-                loop.add_signal_handler(ending, partial(self.exit, return_code=1))
+            for signal in heeded():
+                loop.add_signal_handler(signal, self._end_from_outside, signal)
         self.push_screen(self._first_stage())
         self.call_after_refresh(self._begin)
+
+    def _end_from_outside(self, signal: int) -> None:
+        """Leave in order: the terminal is given back whole, and then the feed closes its recording."""
+        let_go_of_lost_terminal()
+        self.ending.signal = signal
+        self.exit()
 
     def _first_stage(self) -> Stage:
         if isinstance(self.feed, ReplayFeed):
@@ -157,11 +174,13 @@ class SpecmonApp(App[None]):
                 self._open_race(self._start.request)
             else:
                 stage.begin()
+        if not self.is_headless:
+            self._garbage.take_over(self.setup.clock())
         self._welcome()
         for note in self._notes:
             self.say(note, "warning")
         if self._refresh_hz > 0:
-            self.set_interval(1 / self._refresh_hz, self.tick)
+            self.set_interval(1 / self._refresh_hz, self._tick_after_keys)
 
     def _welcome(self) -> None:
         """Tell a newcomer the first steps, once and for all."""
@@ -170,20 +189,50 @@ class SpecmonApp(App[None]):
         if live and state is not None and not self._once and not (seen := state / "hint-seen").exists():
             self.push_screen(FirstHint(self.setup, seen))
 
+    def _tick_after_keys(self) -> None:
+        """Tick, unless a key was just pressed: what it does goes first."""
+        now = self.setup.clock()
+        if now - self._key_at >= KEY_FIRST_S or now - self._ticked_at >= KEY_FIRST_AT_MOST_S:
+            self._ticked_at = now
+            self.tick()
+
     def tick(self) -> None:
         """Drain the feed and draw what changed."""
         if self._exit:
             return
-        before = self.pump.ledger, self.pump.ledger.newest_t
-        items = self.pump.poll()
+        self._take_in()
         stage = self.stage
         if stage is not None and stage.is_mounted:
-            stage.on_items(items)
-            stage.tick(bool(items) or before != (self.pump.ledger, self.pump.ledger.newest_t))
+            changed, self._changed = self._changed, False
+            stage.tick(changed)
+            self._garbage.drawn(self.setup.clock(), at_rest=not changed)
             if self._once and stage.at_end():
                 self._once = False
                 stage.draw_now()
                 stage.call_after_refresh(self._leave_with_frame)
+
+    def _take_in(self) -> None:
+        """Take in a slice of what the feed has, and soon the next where there is more."""
+        before = self.pump.ledger, self.pump.ledger.newest_t
+        items = self.pump.poll()
+        self._changed |= bool(items) or before != (self.pump.ledger, self.pump.ledger.newest_t)
+        stage = self.stage
+        if stage is not None and stage.is_mounted:
+            stage.on_items(items)
+        behind = self.pump.catching_up or (isinstance(self.feed, LiveFeed) and self.feed.more)
+        if behind and not self._taking_in:
+            self._taking_in = True
+            self.set_timer(BETWEEN_SLICES_S, self._take_in_more)
+
+    def _take_in_more(self) -> None:
+        self._taking_in = False
+        if not self._exit:
+            self._take_in()
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            self._key_at = self.setup.clock()
+        await super().on_event(event)
 
     def _leave_with_frame(self) -> None:
         self.frame = screen_text(self.screen)
@@ -280,7 +329,7 @@ def print_app(app: SpecmonApp, size: tuple[int, int]) -> int:
         app.run(headless=True, size=size)
     finally:
         _close(app.feed)
-    return app.return_code or 0
+    return _exit_code(app)
 
 
 def run_app(app: SpecmonApp) -> int:
@@ -292,12 +341,17 @@ def run_app(app: SpecmonApp) -> int:
         app.run(mouse=app.mouse)
     finally:
         _close(app.feed)
-    return app.return_code or 0
+    return _exit_code(app)
+
+
+def _exit_code(app: SpecmonApp) -> int:
+    return app.ending.exit_code or app.return_code or 0
 
 
 def _close(feed: Feed) -> None:
-    """Close a feed; who presses ctrl+c meanwhile has it closed without more patience."""
-    try:
-        feed.close()
-    except KeyboardInterrupt:
-        feed.close(patient=False)
+    """Close a feed; who presses ctrl+c meanwhile, or ends it once more, has it closed without more patience."""
+    with terminable():
+        try:
+            feed.close()
+        except KeyboardInterrupt:
+            feed.close(patient=False)

@@ -35,8 +35,9 @@ class View:
     """A moment of one lane's turn.
 
     `turn` indexes the lane's turns (0 = the first). `selected` is the round the user pinned, as a position
-    in the turn's rounds; None follows the newest. `window` is the ms/token window in tokens, chosen by the user
-    if `window_chosen`, else fitting the text; `last_rounds` the rounds that shares and bandwidth look back.
+    in the turn's rounds; None follows the newest. `hovered` is the round under the mouse, shown instead of it.
+    `window` is the ms/token window in tokens, chosen by the user if `window_chosen`, else fitting the text;
+    `last_rounds` the rounds that shares and bandwidth look back.
     `behind_ns` is how far a frozen or slow view is behind the engine, `lost` the events it never got.
     `ghosts` shows rejected proposals beside the text. Scrolling, pan and zoom belong to their panels.
     `race` is the race as it stands, worked out once for all its panels; None lets each work it out.
@@ -47,6 +48,7 @@ class View:
     lane: int = 0
     turn: int = 0
     selected: int | None = None
+    hovered: int | None = None
     mode: Mode = "LIVE"
     window: int = 64
     window_chosen: bool = True
@@ -61,3 +63,15 @@ class View:
     race: Race | None = None
     cut_lanes: frozenset[int] = frozenset()
     filter: RoundFilter | None = None
+
+    @property
+    def pointed_at(self) -> int | None:
+        """The round under the mouse, else the selected one; None follows the newest."""
+        return self.selected if self.hovered is None else self.hovered
+
+    @property
+    def pointing(self) -> str:
+        """How the round that is pointed at was chosen, empty where none is."""
+        if self.hovered is not None:
+            return "under the mouse"
+        return "" if self.selected is None else "pinned"

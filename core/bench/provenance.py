@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 import specmon
+from specmon.core.events import Header
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +28,18 @@ def provenance(hardware: str, packages: Sequence[str]) -> Provenance:
     """What to write beside a measurement made now, on `hardware`, that depends on `packages`."""
     versions = {"specmon": specmon.__version__, "python": platform.python_version()}
     versions |= {package: importlib.metadata.version(package) for package in packages}
-    today = datetime.now(UTC).date().isoformat()
-    return Provenance(commit=checkout_commit(), date=today, hardware=hardware, versions=versions)
+    return Provenance(commit=checkout_commit(), date=today(), hardware=hardware, versions=versions)
+
+
+def of_engine(header: Header) -> Provenance:
+    """What to write beside a measurement taken with the engine that sent `header`."""
+    hardware = "; ".join(f"{device.name}: {device.model}" for device in header.devices)
+    return Provenance(commit=checkout_commit(), date=today(), hardware=hardware, versions=header.versions)
+
+
+def today() -> str:
+    """The day (UTC), as files and figures name it."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def checkout_commit() -> str | None:

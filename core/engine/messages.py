@@ -152,6 +152,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, tag="Recording"):
     )
     whole: bool = True
 
+    @property
+    def incomplete(self) -> bool:
+        """Whether a recording is kept that lacks events."""
+        return self.path is not None and not (self.whole and self.error is None)
+
 
 class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="Dropped"):
     """The view was too slow and `count` events were not sent here; the client reads them from the spool.

@@ -1,12 +1,14 @@
-"""Which one thing holds decoding back: seven causes, each found by a rule with stated figures and thresholds.
+"""Which one thing holds decoding back: eight causes, each found by a rule with stated figures and thresholds.
 
-A rule says what it saw and by how much decoding would gain without it, from the judged rounds alone. Throttling
-comes before all others, for slow clocks distort every time; of the rest the largest gain is named; verification
-near its floor is named where nothing else is. docs/metrics.md has the formulas and why the thresholds lie there.
+A rule says what it saw and by how much decoding would gain without it, from the judged rounds alone: round time
+÷ round time without what it costs, at equal tokens. The largest gain is named; verification near its floor is
+named where nothing else is, for there little is left to win. docs/metrics.md has the formulas and why the
+thresholds lie there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +27,7 @@ CauseName = Literal[
     "throttling",
     "launch-bound",
     "no overlap",
+    "slow branches",
     "empty slots",
     "weak drafter",
     "K too deep",
@@ -65,13 +68,15 @@ class Judged:
 
 
 def cause_of(lane: LaneMetrics, turn: TurnMetrics, time: RoundTime) -> Cause | None:
-    """Name what holds back the rounds that `time` was made from; None where no rule holds."""
+    """Name what holds back the rounds that `time` was made from most; None where no rule holds.
+
+    Throttling of unknown cost comes first, for what slow clocks cost is in every other time.
+    """
     judged = Judged(lane=lane, turn=turn, time=time, rounds=turn.rounds[-time.n_rounds :])
-    if (cause := throttling(judged)) is not None:
-        return cause
-    found = [cause for rule in (launch_bound, no_overlap, empty_slots, drafter) if (cause := rule(judged))]
+    rules = (throttling, launch_bound, no_overlap, slow_branches, empty_slots, drafter)
+    found = [cause for rule in rules if (cause := rule(judged)) is not None]
     if found:
-        return max(found, key=lambda cause: cause.gain or 0.0)
+        return max(found, key=lambda cause: math.inf if cause.gain is None else cause.gain)
     return verify_bound(judged)
 
 
@@ -82,14 +87,15 @@ def throttling(judged: Judged) -> Cause | None:
         return None
     reasons = ", ".join(seen.reasons) or "no reason given"
     text = f"throttling: {seen.device} at {seen.clock_mhz:,} of {seen.full_clock_mhz:,} MHz ({reasons})"
-    gain = None if seen.rate_share is None else 1 / seen.rate_share
-    fall = "" if gain is None else f", the target reads {percent(1 - 1 / gain, 1)} fewer bytes a second"
+    lost = "" if seen.rate_share is None else percent(1 - seen.rate_share, 1)
+    fall = f", the target reads {lost} fewer bytes a second" if lost else ""
+    round_ns = judged.time.round_ns
     return _cause(
         "throttling",
-        gain,
+        None if seen.saved_ns is None else round_ns / max(round_ns - seen.saved_ns, 1.0),
         f"{text}{fall}.",
         f"throttling: {seen.device} at {seen.clock_mhz:,} of {seen.full_clock_mhz:,} MHz"
-        f"{'' if gain is None else f' · bytes/s −{percent(1 - 1 / gain, 1)}'}",
+        f"{f' · bytes/s −{lost}' if lost else ''}",
         "SM clock held ÷ full, bytes/s of verification held ÷ before",
         f"{seen.clock_mhz:,} ÷ {seen.full_clock_mhz:,} MHz",
         f"{percent(seen.share, 1)} of the samples held: {reasons}",
@@ -137,6 +143,32 @@ def no_overlap(judged: Judged) -> Cause | None:
         "branch drafting during verification ÷ min(branch drafting, t_v)",
         f"{ms(hidden_ns)} ÷ min({ms(branch_ns)}, {ms(time.t_v)})",
         f"{percent(hidden_ns, could_ns)} hidden; hiding the rest: {gain:.2f}×",
+    )
+
+
+def slow_branches(judged: Judged) -> Cause | None:
+    """Branches that take longer to draft than the target verifies: what outlasts it nothing can hide.
+
+    Slots that never hit are another cause's (`empty_slots`), so that no time counts for both.
+    """
+    time, branch_ns = judged.time, branch_drafting(judged.rounds)[0]
+    unused = unused_branches(judged.rounds)
+    used_ns = branch_ns if unused is None else branch_ns * (1 - unused.share)
+    outlasts_ns = used_ns - time.t_v
+    gain = time.round_ns / max(time.round_ns - outlasts_ns, 1.0)
+    if gain < LEAST_GAIN:
+        return None
+    share = percent(outlasts_ns, time.round_ns)
+    them = "them" if unused is None else "those that hit"
+    return _cause(
+        "slow branches",
+        gain,
+        f"slow branches: drafting {them} takes {ms(used_ns)} ms a round, verification {ms(time.t_v)}: "
+        f"{ms(outlasts_ns)} ms cannot be hidden, {share} of a {ms(time.round_ns)} ms round.",
+        f"slow branches: {ms(used_ns)} ms against {ms(time.t_v)} of verifying, {share} of round",
+        "round ÷ (round − (branch drafting of slots that hit − t_v))",
+        f"{ms(time.round_ns)} ÷ ({ms(time.round_ns)} − ({ms(used_ns)} − {ms(time.t_v)}))",
+        f"{gain:.2f}× if branches took no longer than verification",
     )
 
 
@@ -231,14 +263,18 @@ def weak_drafter(judged: Judged) -> Cause | None:
 
 
 def k_too_deep(judged: Judged) -> Cause | None:
-    """A shorter draft gives more tokens a ms, by the acceptance and the drafting time that were measured."""
+    """A shorter draft gives more tokens a ms, by the acceptance and the drafting time that were measured.
+
+    Where even that one is slower than a measured AR step, its length is not what is wrong.
+    """
     time, by_k = judged.time, tau_per_ms(judged.time, judged.lane.ar_step_ns)
     positions = time.acceptance.positions()
     if len(by_k) < 2 or positions[-1].drafted < LEAST_DEEP_ROUNDS:
         return None
     best = max(by_k, key=lambda k: by_k[k])
     gain = by_k[best] / by_k[time.draft_len]
-    if gain < LEAST_GAIN:
+    ar_ns = judged.lane.ar_step_ns
+    if gain < LEAST_GAIN or (ar_ns is not None and by_k[best] < 1e6 / ar_ns):
         return None
     first, last = positions[0].unconditional, positions[-1].unconditional
     return _cause(

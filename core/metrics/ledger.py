@@ -46,6 +46,7 @@ class LaneMetrics:
         self.telemetry_history = history  # older ones too, oldest first
         self.ar_step: ArStep | None = None
         self._by_number: dict[int, TurnMetrics] = {}
+        self._leaving: list[Round] = []  # of turns that were let go
 
     @property
     def ar_step_ns(self) -> int | None:
@@ -83,19 +84,22 @@ class LaneMetrics:
             del self._by_number[oldest.turn.turn]
             kept -= oldest.n_rounds
             self.forgotten += 1
+            self._leaving += oldest.rounds
 
-    def window_series(self, size: int) -> list[list[Window]]:
-        """Windows of `size` tokens over KV length, one series a conversation.
+    def feed_round(self, turn: TurnMetrics, round_: Round) -> None:
+        """Take the next round of one of the turns; of those let go two leave, since freeing all at once takes long."""
+        turn.feed_round(round_)
+        del self._leaving[-2:]
+
+    def conversation_windows(self, size: int) -> list[Window]:
+        """Windows of `size` tokens over KV length, of all turns of the newest conversation.
 
         A turn goes on with a conversation when it kept the KV of the whole prompt of the turn before.
         """
-        series: list[list[Window]] = []
-        for i, turn in enumerate(self.turns):
-            goes_on = i > 0 and turn.turn.reused_tokens >= self.turns[i - 1].turn.prompt_tokens
-            if not goes_on or not series:
-                series.append([])
-            series[-1].extend(turn.windows(size))
-        return series
+        first = len(self.turns) - 1
+        while first > 0 and self.turns[first].turn.reused_tokens >= self.turns[first - 1].turn.prompt_tokens:
+            first -= 1
+        return [window for turn in self.turns[max(first, 0) :] for window in turn.windows(size)]
 
 
 class Ledger:
@@ -174,10 +178,10 @@ class Ledger:
     def _feed_turn(self, event: Round | Prefill | TurnEnd) -> None:
         lane = self.lanes.get(event.lane)
         turn = None if lane is None else lane.turn(event.turn)
-        if turn is None:
+        if lane is None or turn is None:
             self.orphans += 1
         elif isinstance(event, Round):
-            turn.feed_round(event)
+            lane.feed_round(turn, event)
         elif isinstance(event, Prefill):
             turn.feed_prefill(event)
         else:

@@ -6,7 +6,7 @@ under one recipe and on one prompt; until both lanes are finished it is provisio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specmon.core.metrics.acceptance import ratio
@@ -16,6 +16,9 @@ from specmon.core.metrics.spans import intersect, measure, merge
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
 DRAIN_LIMIT = 0.02  # share of a lane's clock above which its turns are too short
+
+#: By lane: in what it differs from the first one besides the decoder ("prompt"), which forbids to compare them.
+Unlike = Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Verdict:
 class Standing:
     """One lane's row. Times are means a round in ms; `draft_ms` is the drafting that is exposed.
 
-    `clock_ns` starts with `prefill_ns`, which is 0 where the race leaves prefill apart.
+    `clock_ns` starts with `prefill_ns`, which is 0 where the race leaves prefill apart. `unlike`: see `Unlike`.
     """
 
     lane: int
@@ -56,6 +59,7 @@ class Standing:
     bandwidths: list[DeviceBandwidth]
     drain_fraction: float | None
     verdict: Verdict
+    unlike: tuple[str, ...] = ()
 
     @property
     def turns_too_short(self) -> bool:
@@ -72,8 +76,7 @@ class Race:
     """Rows in lane order; `ranking` holds their positions, most tokens at `horizon_ns` first.
 
     `horizon_ns` is the lane clock that every lane still in the race has reached. Wall time is prefill apart:
-    wall = the lanes' rounds + switching. `unlike`: in what the lanes differ besides the decoder, as far as it
-    forbids to compare them; recordings may.
+    wall = the lanes' rounds + switching.
     """
 
     standings: list[Standing]
@@ -81,7 +84,16 @@ class Race:
     horizon_ns: int
     wall_ns: int
     switching_ns: int
-    unlike: tuple[str, ...] = ()
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """In what any lane differs from the first one besides the decoder; recordings may."""
+        return all_unlike(row.unlike for row in self.standings)
+
+
+def all_unlike(differences: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """What lanes differ in, each once."""
+    return tuple(dict.fromkeys(what for lane in differences for what in lane))
 
 
 def race_turns(ledger: Ledger, turn: int = -1) -> dict[int, TurnMetrics]:
@@ -95,7 +107,7 @@ def race_turns(ledger: Ledger, turn: int = -1) -> dict[int, TurnMetrics]:
 
 
 def standings(
-    ledger: Ledger, turn: int = -1, *, with_prefill: bool = False, unlike: tuple[str, ...] = ()
+    ledger: Ledger, turn: int = -1, *, with_prefill: bool = False, unlike: Unlike | None = None
 ) -> Race:
     """The race as it stands; `with_prefill` lets each lane's clock start with its prefill.
 
@@ -114,7 +126,7 @@ def standings(
             reference or metrics,
             horizon_ns,
             prefills[number],
-            unlike,
+            (unlike or {}).get(number, ()),
         )
         for i, (number, metrics) in enumerate(turns.items())
     ]
@@ -125,7 +137,6 @@ def standings(
         horizon_ns=horizon_ns,
         wall_ns=wall_ns,
         switching_ns=wall_ns - sum(t.decode_ns for t in turns.values()),
-        unlike=unlike,
     )
 
 
@@ -158,6 +169,7 @@ def _standing(
         bandwidths=turn_bandwidths(turn, ledger.telemetry),
         drain_fraction=ratio(time.drain_ns, turn.decode_ns),
         verdict=compare_lanes(reference, turn, unlike),
+        unlike=unlike,
     )
 
 
@@ -174,17 +186,11 @@ def decoder_label(turn: TurnMetrics) -> str:
     )
 
 
-def token_series(turn: TurnMetrics) -> list[tuple[int, int]]:
-    """Tokens over lane clock: (clock ns, tokens out), from token one at clock 0, one point a round."""
-    start = int(turn.prefill is not None)
-    return [(0, start), *zip(turn.clock_ns, turn.tokens_by_round, strict=True)]
-
-
 def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str, ...] = ()) -> Verdict:
     """Compare a lane's output with the first lane's; `unlike` forbids it."""
     if other is reference:
         return Verdict(equal=True, first_difference=None, ratio=1.0, provisional=False, output="reference")
-    reason = unlike[0] if unlike else _not_comparable(reference, other)
+    reason = f"different {unlike[0]}" if unlike else _not_comparable(reference, other)
     if reason is not None:
         return Verdict(equal=None, first_difference=None, ratio=None, provisional=False, output=reason)
     both_whole = _finished(reference) and _finished(other)

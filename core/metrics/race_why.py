@@ -22,7 +22,7 @@ def race_why(race: Race) -> Why:
     times = round_time(first.turn, LAST), round_time(second.turn, LAST)
     assert times[0] is not None  # both have rounds
     assert times[1] is not None
-    lead = _lead(first, second, race.unlike)
+    lead = _lead(first, second)
     cause = _cause(first, second, times[0], times[1])
     return Why(
         text=f"{lead}: {cause}.",
@@ -35,8 +35,8 @@ def _judged(row: Standing) -> bool:
     return row.turn.n_rounds >= MIN_ROUNDS and row.turn.decoded_tokens > 0 and row.clock_ns > 0
 
 
-def _lead(first: Standing, second: Standing, unlike: tuple[str, ...]) -> str:
-    verdict = compare_lanes(second.turn, first.turn, unlike)
+def _lead(first: Standing, second: Standing) -> str:
+    verdict = compare_lanes(second.turn, first.turn, first.unlike or second.unlike)
     if verdict.ratio is not None and round(verdict.ratio, 2) == 1.0:
         return f"{first.letter} and {second.letter} are level"
     if verdict.ratio is not None:

@@ -7,7 +7,7 @@ import msgspec
 from specmon.core.events import Decoder, StopReason
 from specmon.core.metrics.bandwidth import sol_fraction
 from specmon.core.metrics.ledger import Ledger
-from specmon.core.metrics.race import compare_lanes, race_turns
+from specmon.core.metrics.race import Unlike, compare_lanes, race_turns
 from specmon.core.metrics.spans import overlap
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
@@ -41,8 +41,9 @@ class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """All lanes of a race.
 
     `equal`: whether all lanes of the first lane's target and recipe gave its tokens, None where nothing
-    can be compared (sampled, redacted, one lane). `first_difference` is a token's index from 0. `ratios` are to
-    the first lane, one a lane, None where none is due.
+    can be compared (sampled, redacted, one lane, or equal as far as an output goes that is not whole).
+    `first_difference` is a token's index from 0. `ratios` are to the first lane, one a lane, None where none is
+    due.
     """
 
     lanes: tuple[Summary, ...]
@@ -87,20 +88,23 @@ def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
     )
 
 
-def race_summary(ledger: Ledger, turn: int = -1, session: str | None = None) -> RaceSummary:
+def race_summary(
+    ledger: Ledger, turn: int = -1, session: str | None = None, *, unlike: Unlike | None = None
+) -> RaceSummary:
     """Sum up a race: each lane's turn, whether they agree, and how much faster each was than the first.
 
-    Raises: IndexError if no lane has such a turn.
+    `unlike`: what forbids to compare lanes. Raises: IndexError if no lane has such a turn.
     """
-    turns = list(race_turns(ledger, turn).values())
-    if not turns:
+    raced = race_turns(ledger, turn)
+    if not raced:
         raise IndexError("no lane has such a turn")
-    verdicts = [compare_lanes(turns[0], other) for other in turns[1:]]
-    compared = [verdict for verdict in verdicts if verdict.equal is not None]
-    differences = [v.first_difference for v in compared if v.first_difference is not None]
+    first, *others = raced
+    verdicts = [compare_lanes(raced[first], raced[n], (unlike or {}).get(n, ())) for n in others]
+    settled = [verdict for verdict in verdicts if verdict.equal is not None and not verdict.provisional]
+    differences = [v.first_difference for v in settled if v.first_difference is not None]
     return RaceSummary(
-        lanes=tuple(_summary(ledger, t, session) for t in turns),
-        equal=all(verdict.equal for verdict in compared) if compared else None,
+        lanes=tuple(_summary(ledger, t, session) for t in raced.values()),
+        equal=all(verdict.equal for verdict in settled) if settled else None,
         first_difference=min(differences, default=None),
-        ratios=(1.0, *(verdict.ratio for verdict in verdicts)),
+        ratios=(1.0, *(None if verdict.provisional else verdict.ratio for verdict in verdicts)),
     )

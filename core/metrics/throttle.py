@@ -27,7 +27,8 @@ LEAST_ROUNDS = 8  # on either side of the comparison
 class Throttled:
     """A held device: its clock beside its full one, why, in what share of the samples.
 
-    `rate_share` is the target's bytes/s while held ÷ before; None where no unhindered rounds were seen.
+    `rate_share` is the target's bytes/s while held ÷ before, `saved_ns` what a round would save at the rate
+    before; None where no unhindered rounds were seen.
     """
 
     device: str
@@ -36,6 +37,7 @@ class Throttled:
     reasons: tuple[str, ...]
     share: float
     rate_share: float | None
+    saved_ns: float | None
 
 
 def throttled(lane: LaneMetrics, turn: TurnMetrics, last: int) -> Throttled | None:
@@ -56,7 +58,7 @@ def throttled(lane: LaneMetrics, turn: TurnMetrics, last: int) -> Throttled | No
     if not held_clocks or len(held) < HELD_SHARE * len(during):
         return None
     clock = round(statistics.median(held_clocks))
-    rate_share = _rate_share(turn, judged, samples, full)
+    rate_share, held_ns = _rate_share(turn, judged, samples, full) or (None, 0.0)
     reasons = tuple(dict.fromkeys(reason for sample in held for reason in _reasons(sample)))
     confirmed = (
         rate_share <= RATE_FALL if rate_share is not None else bool(reasons) and clock <= CLOCK_FALL * full
@@ -70,6 +72,7 @@ def throttled(lane: LaneMetrics, turn: TurnMetrics, last: int) -> Throttled | No
         reasons=reasons,
         share=len(held) / len(during),
         rate_share=rate_share,
+        saved_ns=None if rate_share is None else held_ns * (1 - rate_share),
     )
 
 
@@ -84,8 +87,11 @@ def _is_held(sample: Telemetry, full_clock: int) -> bool:
 
 def _rate_share(
     turn: TurnMetrics, judged: Sequence[Round], samples: Sequence[Telemetry], full_clock: int
-) -> float | None:
-    """The target's bytes/s in held rounds among the judged ÷ in the free rounds of the turn."""
+) -> tuple[float, float] | None:
+    """The target's bytes/s in held rounds among the judged ÷ in the free rounds of the turn, and their verification.
+
+    That is in ns a judged round.
+    """
     times = [sample.t for sample in samples]
 
     def is_held(round_: Round) -> bool:
@@ -96,7 +102,9 @@ def _rate_share(
     if len(held) < LEAST_ROUNDS or len(free) < LEAST_ROUNDS:
         return None
     now, before = _read_rate(held), _read_rate(free)
-    return None if now is None or not before else now / before
+    if now is None or not before:
+        return None
+    return now / before, sum(map(verify_ns, held)) / len(judged)
 
 
 def _read_rate(rounds: Sequence[Round]) -> float | None:

@@ -171,7 +171,7 @@ class TurnMetrics:
         series = self._windows.get(size)
         if series is None:
             series = self._windows[size] = WindowSeries(size, self.turn.prompt_tokens)
-        return series.extend(self.rounds)
+        return series.extend(self.rounds, self.tokens_by_round, self.clock_ns)
 
     def tokens_at(self, clock_ns: int) -> int:
         """Tokens out when the lane clock read `clock_ns`; a token is out when its round ends."""

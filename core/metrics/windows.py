@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specmon.core.events import Round
@@ -16,7 +18,7 @@ def fitting_window(n_tokens: int) -> int:
     return next((size for size in WINDOW_SIZES if n_tokens <= size * MANY_WINDOWS), WINDOW_SIZES[-1])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
     """Rounds `first_round` to `last_round` (positions in the turn's rounds, inclusive) and what they took.
 
@@ -48,7 +50,7 @@ class Window:
 
 
 class WindowSeries:
-    """Closed windows of at least `size` tokens; `extend` looks at each round once."""
+    """Closed windows of at least `size` tokens; `extend` looks for the end of each, not at every round."""
 
     def __init__(self, size: int, kv_start: int) -> None:
         if size < 1:
@@ -56,32 +58,35 @@ class WindowSeries:
         self.closed: list[Window] = []
         self._size = size
         self._kv_start = kv_start
-        self._seen = self._first = 0
-        self._tokens = self._ns = self._total_tokens = self._total_ns = 0
+        self._first = 0  # round with which the open window begins
 
-    def extend(self, rounds: list[Round]) -> list[Window]:
-        """Take in the rounds added since the last call and return all closed windows."""
-        for position in range(self._seen, len(rounds)):
-            self._add(position, rounds[position])
-        self._seen = len(rounds)
-        return self.closed
+    def extend(
+        self, rounds: Sequence[Round], tokens_by_round: Sequence[int], clock_ns: Sequence[int]
+    ) -> list[Window]:
+        """Close what can be closed and return all closed windows.
 
-    def _add(self, position: int, round_: Round) -> None:
-        self._tokens += len(round_.emitted)
-        self._ns += round_.t1 - round_.t0
-        self._total_tokens += len(round_.emitted)
-        self._total_ns += round_.t1 - round_.t0
-        if self._tokens < self._size:
-            return
-        self.closed.append(
-            Window(
-                first_round=self._first,
-                last_round=position,
-                n_tokens=self._tokens,
-                ns=self._ns,
-                kv_len=round_.kv_len[0] if round_.kv_len else self._kv_start + self._total_tokens,
-                total_tokens=self._total_tokens,
-                total_ns=self._total_ns,
+        `tokens_by_round` and `clock_ns` hold, for each round, the tokens and the lane clock at its end.
+        """
+        before = tokens_by_round[0] - len(rounds[0].emitted) if rounds else 0  # the first round
+        while self._first < len(rounds):
+            start, start_ns = before, 0
+            if self._first:
+                start, start_ns = tokens_by_round[self._first - 1], clock_ns[self._first - 1]
+            last = bisect_left(tokens_by_round, start + self._size, self._first)
+            if last == len(rounds):
+                break
+            total = tokens_by_round[last] - before
+            kv_len = rounds[last].kv_len
+            self.closed.append(
+                Window(
+                    first_round=self._first,
+                    last_round=last,
+                    n_tokens=tokens_by_round[last] - start,
+                    ns=clock_ns[last] - start_ns,
+                    kv_len=kv_len[0] if kv_len else self._kv_start + total,
+                    total_tokens=total,
+                    total_ns=clock_ns[last],
+                )
             )
-        )
-        self._first, self._tokens, self._ns = position + 1, 0, 0
+            self._first = last + 1
+        return self.closed

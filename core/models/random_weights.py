@@ -42,6 +42,13 @@ SHAPES: dict[str, ModelConfig] = {
     "qwen2.5-0.5b": _qwen2(896, 4864, 24, 14, 2, 64, tied=True),
     "qwen2.5-7b": _qwen2(3584, 18_944, 28, 28, 4, 128, tied=False),
     "qwen2.5-32b": _qwen2(5120, 27_648, 64, 40, 8, 128, tied=False),
+    "qwen3-0.6b": replace(
+        _qwen2(1024, 3072, 28, 16, 8, 128, tied=True),
+        family="qwen3",
+        vocab_size=151_936,
+        qkv_bias=False,
+        qk_norm=True,
+    ),
     "smollm2-135m": replace(
         _qwen2(576, 1536, 30, 9, 3, 64, tied=True), family="llama", vocab_size=49_152, qkv_bias=False
     ),
@@ -60,7 +67,7 @@ class RandomFile:
             raise UsageError(f"There is no shape {shape!r}.", f"Choose {', '.join(SHAPES)}.")
         self.where = name
         self.config = SHAPES[shape]
-        self._shapes = _tensor_shapes(self.config)
+        self._shapes = tensor_shapes(self.config)
 
     def names(self) -> frozenset[str]:
         return frozenset(self._shapes)
@@ -79,8 +86,8 @@ class RandomFile:
         return Stored(name=name, kind="dense", data=data)
 
 
-def _tensor_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every tensor of a Qwen2 or Llama model by its Hugging Face name."""
+def tensor_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor of a Llama, Qwen2 or Qwen3 model by its Hugging Face name."""
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (c.vocab_size, c.hidden_size),
         "model.norm.weight": (c.hidden_size,),
@@ -96,6 +103,8 @@ def _tensor_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
             shapes[f"{at}.self_attn.{p}_proj.weight"] = (n, c.hidden_size)
             if c.qkv_bias:
                 shapes[f"{at}.self_attn.{p}_proj.bias"] = (n,)
+        for p in ("q", "k") if c.qk_norm else ():
+            shapes[f"{at}.self_attn.{p}_norm.weight"] = (c.head_dim,)
         shapes[f"{at}.self_attn.o_proj.weight"] = (c.hidden_size, c.q_heads_dim)
         for p in ("gate", "up"):
             shapes[f"{at}.mlp.{p}_proj.weight"] = (c.intermediate_size, c.hidden_size)

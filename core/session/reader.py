@@ -60,11 +60,6 @@ class SessionReader:
             raise
 
     @property
-    def is_closed_recording(self) -> bool:
-        """Say whether its recorder closed it; False while it is recorded and where that was cut short."""
-        return self._index.end is not None
-
-    @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences for the user: what is missing or not understood, as far as it was read."""
         return tuple(self._warnings())

@@ -11,6 +11,12 @@ from functools import cache
 from pathlib import Path
 
 SCHEDULES = Path(__file__).with_name("schedules.toml")
+_HEADER = """\
+# How each streaming matmul is cut up, by weight format and "op NxK" (outputs x inputs): winners of `specmon kernels tune`
+# on an H200. A shape that is not here gets `default_schedule`.
+#
+# A schedule fixes the order of every sum: raise `version`, the Triton backend's, when a change may change a bit.
+"""
 _SM_COUNT = 132  # programs that fill an H100 or H200 once
 _RESIDUAL_BN = 64
 _GROUP = 128  # inputs that share a scale in fp8
@@ -53,6 +59,25 @@ class ScheduleTable:
                 for weights, rows in raw.items()
             },
         )
+
+    def with_changes(
+        self, changes: dict[str, Schedule], *, weights: str = "bf16", new_version: bool
+    ) -> ScheduleTable:
+        """This table with other schedules for some shapes, as the next version where a bit may have changed."""
+        tuned = self.tuned | {weights: self.tuned.get(weights, {}) | changes}
+        return ScheduleTable(version=self.version + new_version, tuned=tuned)
+
+    def text(self) -> str:
+        """The file that `read` reads."""
+        lines = [_HEADER, f"version = {self.version}"]
+        for weights, rows in self.tuned.items():
+            lines += ["", f"[{weights}]"]
+            lines += [f'"{shape}" = {{ {_fields(schedule)} }}' for shape, schedule in rows.items()]
+        return "\n".join(lines) + "\n"
+
+
+def _fields(schedule: Schedule) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in asdict(schedule).items())
 
 
 @cache

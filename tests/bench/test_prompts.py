@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from specmon.core import paths
 from specmon.core.bench.prompts import bench_prompts
+from specmon.core.models.fetch import is_fetched
+from specmon.core.models.source import open_model
 
 
 def test_three_prompts_tune_and_eight_evaluate() -> None:
@@ -16,6 +21,17 @@ def test_both_sets_cover_code_math_and_prose() -> None:
         assert {prompt.kind for prompt in bench_prompts() if prompt.set == name} == {"code", "math", "prose"}
     lengths = Counter(prompt.length for prompt in bench_prompts() if prompt.set == "evaluation")
     assert lengths == {"short": 4, "long": 4}
+
+
+@pytest.mark.embedded
+def test_long_prompts_are_long_and_short_ones_short() -> None:
+    if not is_fetched(paths.cache_dir()):
+        pytest.skip("the embedded model is not fetched (specmon models fetch smollm2)")
+    tokenizer = open_model("smollm2", paths.cache_dir()).tokenizer()
+    for prompt in bench_prompts():
+        n_tokens = len(tokenizer.encode_chat((("user", prompt.text),)))
+        low, high = (1000, 2000) if prompt.length == "long" else (1, 100)
+        assert low <= n_tokens < high, prompt.name
 
 
 def test_names_and_texts_are_given_once() -> None:

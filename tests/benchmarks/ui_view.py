@@ -1,13 +1,15 @@
 """The monitor as the benchmarks run it: on the terminal it is given, over `ui_engine.py`, leaving when the flood is over.
 
-    python ui_view.py REPORT RECORDING "flood 20000 60 20000" [STALL_AT STALL_S]
+    python ui_view.py REPORT RECORDING "flood 20000 60 20000" [--every-turn] [--stall AT SECONDS]
 
-Writes to REPORT as JSON what this process used and what it knows of every turn. With a stall the whole process sleeps
-for STALL_S seconds, STALL_AT seconds after its first event.
+Writes to REPORT as JSON what this process used and what it knows of the turns it still holds at the end. With --every-turn
+it looks at each turn as it ends, which takes as long as drawing does and so spoils what is timed. With a stall the whole
+process sleeps for SECONDS, AT seconds after its first event.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import resource
@@ -32,10 +34,15 @@ from specmon.tui.screens.monitor import MonitorScreen
 ENGINE = ("-P", str(Path(__file__).with_name("ui_engine.py")))
 
 
-def turn_digest(ledger: Ledger) -> str:
-    """Every figure and character of the newest turn, as a hash of what `replay --json` prints of it."""
-    figures = msgspec.to_builtins(summary(ledger, session=None))
+def turn_digest(ledger: Ledger, turn: int = -1) -> str:
+    """Every figure and character of a turn, as a hash of what `replay --json` prints of it."""
+    figures = msgspec.to_builtins(summary(ledger, turn=turn, session=None))
     return hashlib.sha256(json.dumps(figures).encode()).hexdigest()
+
+
+def held_digests(ledger: Ledger) -> dict[int, str]:
+    """The digests of all turns that the ledger holds, by their numbers."""
+    return {turn.turn.turn: turn_digest(ledger, at) for at, turn in enumerate(ledger.lanes[0].turns)}
 
 
 class WatchedFeed(LiveFeed):
@@ -67,15 +74,16 @@ class WatchedFeed(LiveFeed):
 
 
 class WatchedApp(SpecmonApp):
-    """Notes every turn's figures as it ends, and leaves after the request."""
+    """Leaves after the request, once everything is shown."""
 
-    digests: list[str]
+    digests: dict[int, str]
     feed: WatchedFeed
 
     def tick(self) -> None:
         super().tick()
         stage = self.stage
-        if isinstance(stage, MonitorScreen) and stage.at_end() and self.feed.events > 2:
+        busy = self.pump.frozen or self.pump.catching_up or self.feed.more
+        if isinstance(stage, MonitorScreen) and stage.at_end() and self.feed.events > 2 and not busy:
             self.exit()
 
 
@@ -87,27 +95,35 @@ def rss_mb() -> float:
 
 def watch_turns(app: WatchedApp) -> None:
     """Take a digest of each turn when its end is fed to the ledger."""
-    app.digests = []
     feed = app.pump.ledger.feed
 
     def fed(event: Any) -> None:
         feed(event)
         if isinstance(event, TurnEnd):
-            app.digests.append(turn_digest(app.pump.ledger))
+            app.digests[event.turn] = turn_digest(app.pump.ledger)
 
     app.pump.ledger.feed = fed  # type: ignore[method-assign]
 
 
 def main(arguments: Sequence[str]) -> int:
-    report, recording, prompt, *stall = arguments
-    feed = WatchedFeed(*(float(number) for number in (stall or ("0", "0"))))
-    request = Request(messages=(("user", prompt),))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("report", type=Path)
+    parser.add_argument("recording")
+    parser.add_argument("prompt")
+    parser.add_argument("--every-turn", action="store_true")
+    parser.add_argument("--stall", type=float, nargs=2, default=(0.0, 0.0))
+    given = parser.parse_args(arguments)
+    feed = WatchedFeed(*given.stall)
+    request = Request(messages=(("user", given.prompt),))
     config = LaneConfig(decoder="sd", devices="cpu:0")
-    app = WatchedApp(feed, initial_request=request, config=config, record=recording, force=True)
-    watch_turns(app)
+    app = WatchedApp(feed, initial_request=request, config=config, record=given.recording, force=True)
+    app.digests = {}
+    if given.every_turn:
+        watch_turns(app)
     code = run_app(app)
+    app.digests |= held_digests(app.pump.ledger)
     seconds = feed.last - feed.first
-    Path(report).write_text(
+    given.report.write_text(
         json.dumps(
             {
                 "events": feed.events,

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from specmon.core.events import AnyEvent, Round
 from specmon.core.session.reader import SessionReader
@@ -276,9 +277,62 @@ def test_recordings_side_by_side_are_drawn_as_a_race(cli: Cli, recording: Record
     assert "OUTPUT B equal" in out
 
 
-@pytest.mark.parametrize("option", ["--json", "--plain", "--dump", "--check", "--follow"])
-def test_several_recordings_are_only_shown(cli: Cli, recording: Recording, option: str) -> None:
+@pytest.mark.parametrize("option", ["--dump", "--check", "--follow"])
+def test_some_things_are_done_with_one_recording_only(cli: Cli, recording: Recording, option: str) -> None:
     path = str(recording())
     code, _, err = cli("replay", option, path, path)
     assert code == 2
-    assert "side by side" in err
+    assert "one recording" in err
+    assert cli("replay", "--json", path, "-").code == 2
+
+
+def test_json_of_several_recordings_is_a_races_and_what_differs(cli: Cli, recording: Recording) -> None:
+    path = recording()
+    code, out, err = cli("replay", "--json", str(path), str(path))
+    figures = json.loads(out)
+    own = json.loads(cli("replay", "--json", str(path)).out)
+    assert (code, err) == (0, "")
+    assert figures["lanes"] == [own, own]
+    assert (figures["equal"], figures["first_difference"], figures["ratios"]) == (True, None, [1.0, 1.0])
+    assert (figures["differs"], figures["turns"], figures["earlier"]) == ([], [1, 1], [])
+
+
+def test_other_configuration_is_no_failure_but_no_ratio_either(cli: Cli) -> None:
+    code, out, _ = cli("replay", "--json", "sd", "h200x2-ssd")
+    figures = json.loads(out)
+    assert code == 0
+    assert figures["differs"] == ["recipe", "max_new_tokens", "hardware"]
+    assert (figures["equal"], figures["ratios"]) == (None, [1.0, None])
+
+
+def test_table_of_several_recordings_has_every_turn(cli: Cli) -> None:
+    code, out, err = cli("replay", "--plain", "causes/k-too-deep", "causes/weak-drafter")
+    assert (code, err) == (0, "")
+    assert [text for text in out.splitlines() if text.startswith("turn")] == ["turn 1", "turn 2"]
+    assert out.count("No ratio: different prompt.") == 2
+    assert "causes/weak-drafter.session" in out
+
+
+def test_unpaired_turns_are_said(cli: Cli) -> None:
+    _, out, err = cli("replay", "--json", "causes/k-too-deep", "sd")
+    assert json.loads(out)["turns"] == [2, 1]
+    assert "hold 2 and 1 turns: of each only the first is paired." in err
+
+
+@pytest.mark.parametrize("option", ["--json", "--plain"])
+def test_outputs_that_must_be_equal_and_are_not_fail(
+    cli: Cli, recording: Recording, turn: Callable[..., list[AnyEvent]], option: str
+) -> None:
+    path = recording()
+    wrong = [replace(e, emitted=(99, *e.emitted[1:])) if isinstance(e, Round) else e for e in turn()]
+    path = path.rename(path.with_stem("right"))
+    code, out, err = cli("replay", option, str(path), str(recording(wrong)))
+    assert code == 1
+    assert out
+    assert "tokens differ from token 1 on" in err
+
+
+def test_recordings_that_make_no_race_are_a_usage_error(cli: Cli, recording: Recording) -> None:
+    code, out, err = cli("replay", "--json", "race", "race", str(recording()))
+    assert (code, out) == (2, "")
+    assert "7 lanes" in err

@@ -12,13 +12,15 @@ import pytest
 from specmon.core import paths
 from specmon.core.engine.messages import Cancel, Generate, Idle, LaneConfig, Load, Record, Refused, Request
 from specmon.core.events import Event, Header, Round, TurnEnd
+from specmon.core.models.fetch import is_fetched
 from specmon.core.session.reader import SessionReader
 
 pytest.importorskip("torch", reason="needs torch")
-MODEL = paths.models_dir() / "SmolLM2-135M-Instruct.Q4_1.gguf"
 pytestmark = [
     pytest.mark.embedded,
-    pytest.mark.skipif(not MODEL.exists(), reason="needs the embedded model: specmon models fetch smollm2"),
+    pytest.mark.skipif(
+        not is_fetched(paths.cache_dir()), reason="needs the embedded model: specmon models fetch smollm2"
+    ),
 ]
 
 

@@ -292,7 +292,7 @@ def test_close_does_not_wait_for_a_load_and_saves_the_recording(loaded, drain, t
     assert client._process.returncode == 0
     with SessionReader.open(path) as reader:
         assert list(reader.events()) == of_kind(Event, before + during)
-        assert reader.is_closed_recording
+        assert reader.warnings == ()
 
 
 def test_kill_mid_run_is_told_and_the_recording_opens(loaded, drain, tmp_path):
@@ -385,4 +385,4 @@ def test_terminate_closes_the_recording(loaded, tmp_path, drain):
     os.kill(client.pid, signal.SIGTERM)
     drain(client)
     with SessionReader.open(path) as reader:
-        assert reader.is_closed_recording
+        assert reader.warnings == ()

@@ -13,7 +13,7 @@ from specmon.core.errors import SpecmonError
 def test_folders_follow_xdg(monkeypatch, tmp_path):
     for variable in ("CACHE", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{variable}_HOME", str(tmp_path / variable))
-    assert paths.models_dir() == tmp_path / "CACHE/specmon/models"
+    assert paths.cache_dir() == tmp_path / "CACHE/specmon"
     assert paths.config_dir() == tmp_path / "CONFIG/specmon"
     assert paths.recordings_dir() == tmp_path / "STATE/specmon/recordings"
 

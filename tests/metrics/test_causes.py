@@ -144,32 +144,61 @@ def test_sd_is_never_told_to_overlap(stream, plan, ledger_of):
     assert name_of(ledger_of(stream([plan(4)] * 20, decoder="sd"))) is None
 
 
+# --- slow branches ------------------------------------------------------------------------------------------
+
+
+def test_slow_branches_state_what_outlasts_verification(stream, plan, ledger_of):
+    """Branches go on for 21 ms behind rounds of 4.1 ms (the first 6.1): 25.2 ms against 4 ms of verifying."""
+    events = stream([plan(4)] * 15)  # too few for a slot to count as never hit
+    said = cause_of(ledger_of(outlasting(events, 21 * MS)))
+    round_ms = 25.1 + 2 / 15
+    assert said.text == (
+        "slow branches: drafting them takes 25.2 ms a round, verification 4.00: 21.2 ms cannot be hidden, "
+        "84 % of a 25.2 ms round."
+    )
+    assert said.cause.gain == pytest.approx(round_ms / 4)
+
+
+def test_slow_branches_come_before_a_k_too_deep_that_saves_less(stream, plan, ledger_of):
+    """A shorter draft would save a part of the exposed time, shorter branches nearly all of it."""
+    ledger = ledger_of(outlasting(stream([plan(1)] * 15), 21 * MS))
+    assert name_of(ledger) == "slow branches"
+
+
+def test_branches_as_long_as_verification_are_not_slow(stream, plan, ledger_of):
+    assert name_of(ledger_of(stream([plan(4)] * 15, branch_ns=4 * MS))) is None
+
+
+def test_time_of_slots_that_never_hit_is_not_counted_as_slow_branches(stream, plan, ledger_of):
+    """One slot of ten hits: a tenth of 25 ms is less than verification, so all the exposed time is of empty slots."""
+    assert name_of(ledger_of(outlasting(stream([plan(4)] * 24), 21 * MS))) == "empty slots"
+
+
 # --- empty slots --------------------------------------------------------------------------------------------
+
+
+def outlasting(events, by):
+    """Every round lasts `by` ns longer, in which its branches are still drafted."""
+    out, shift = [], 0
+    for event in events:
+        if isinstance(event, Round):
+            spans = [s for s in event.spans if s.kind != "branch_draft"]
+            spans.append(Span(1, "draft", "branch_draft", event.t0, event.t1 + by, event.index + 1))
+            moved = tuple(
+                Span(s.device, s.stream, s.kind, s.start + shift, s.end + shift, s.for_round) for s in spans
+            )
+            t1 = event.t1 + shift + by
+            event = msgspec.structs.replace(event, t=t1, t0=event.t0 + shift, t1=t1, spans=moved)
+            shift += by
+        elif shift:
+            event = msgspec.structs.replace(event, t=event.t + shift)
+        out.append(event)
+    return out
 
 
 def test_empty_slots_of_branches_that_outlast_verification(stream, plan, ledger_of):
     """Ten branches a round, only the two of accepted_len 4 ever hit, prepared for 3 ms beyond 4 ms of verifying."""
-    events = stream([plan(4)] * 24, branch_ns=4 * MS)
-
-    def outlasts(r):
-        spans = [s for s in r.spans if s.kind != "branch_draft"]
-        branch = Span(1, "draft", "branch_draft", r.t0, r.t1 + 3 * MS, r.index + 1)
-        return {"spans": (*spans, branch)}
-
-    stretched, shift = [], 0
-    for event in reshaped(events, outlasts):
-        if isinstance(event, Round):
-            spans = tuple(
-                Span(s.device, s.stream, s.kind, s.start + shift, s.end + shift, s.for_round)
-                for s in event.spans
-            )
-            t1 = event.t1 + shift + 3 * MS
-            event = msgspec.structs.replace(event, t=t1, t0=event.t0 + shift, t1=t1, spans=spans)
-            shift += 3 * MS
-        elif shift:
-            event = msgspec.structs.replace(event, t=event.t + shift)
-        stretched.append(event)
-    said = cause_of(ledger_of(stretched))
+    said = cause_of(ledger_of(outlasting(stream([plan(4)] * 24, branch_ns=4 * MS), 3 * MS)))
     assert said.cause.name == "empty slots"
     assert "9 of 10 branches a round are for outcomes that never hit in 23 rounds" in said.text
 
@@ -220,6 +249,17 @@ def test_k_is_not_too_deep_where_the_last_position_earns_its_time(stream, plan, 
     assert name_of(ledger_of(stream([plan(4), plan(4), plan(2)] * 8, decoder="sd"))) is None
 
 
+def test_k_is_not_too_deep_where_no_k_pays(stream, plan, ledger_of):
+    """K 2 gives three tokens in 7.1 ms, K 4 in 12.1, but three AR steps take 6: drafting is what is dear."""
+    ledger = ledger_of(stream([plan(2)] * 20, decoder="sd", draft_ns=8 * MS))
+    assert name_of(ledger) == "K too deep"
+    ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=2 * MS)
+    said = cause_of(ledger)
+    assert said.cause is None
+    assert said.text.startswith("SD loses against AR here: 12.1 ms a round")
+    assert said.text.endswith("drafting is exposed for 8.00 ms.")
+
+
 def test_k_is_not_judged_by_a_few_long_drafts(stream, plan, ledger_of):
     assert name_of(ledger_of(stream([plan(1, k=8)] * 4 + [plan(2, k=2)] * 16, decoder="sd"))) is None
 
@@ -254,6 +294,24 @@ def test_throttling_states_clocks_reasons_and_what_is_lost(stream, plan, ledger_
     assert said.text == (
         "throttling: cuda:0 at 1,200 of 1,980 MHz (power cap), the target reads 46 % fewer bytes a second."
     )
+
+
+def test_gain_of_throttling_is_that_of_the_whole_round(stream, plan, ledger_of):
+    """Held rounds of 8.2 ms verify for 8 of them; at the rate before those would take 0.549 of that time.
+
+    Of 2 GB of weights and a KV that grows by 5 MB a round, the held rounds read more than those before.
+    """
+    gain = cause_of(ledger_of(throttled_stream(stream, plan)), last=20).cause.gain
+    before = sum(2_000 + 10 + 5 * i for i in range(20)) / 20 / 4
+    held = sum(2_000 + 10 + 5 * i for i in range(40, 60)) / 20 / 8
+    assert gain == pytest.approx(8.2 / (8.2 - 8 * (1 - held / before)))
+
+
+def test_throttling_gives_way_to_what_costs_more(stream, plan, ledger_of):
+    """Bytes/s fall by half, but no device works for most of each round."""
+    events = slowed(gapped(stream([plan(4)] * 60), 30 * MS), 20, 2)
+    held = sampled(events, lambda i: 1_200 if i >= 20 else CLOCK, lambda i: ("power cap",) if i >= 20 else ())
+    assert name_of(ledger_of(held), last=40) == "launch-bound"
 
 
 def test_throttling_without_a_reason_is_seen_by_the_clock(stream, plan, ledger_of):

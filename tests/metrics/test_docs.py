@@ -29,6 +29,7 @@ STATED = {
     ],
     "launch-bound": [share(causes.IDLE_SHARE)],
     "no overlap": [share(causes.HIDDEN_SHARE), f"{causes.LEAST_GAIN:.2f}"],
+    "slow branches": [f"{causes.LEAST_GAIN:.2f}"],
     "empty slots": [
         f"≥ {slots.LEAST_ROUNDS} rounds",
         share(slots.EMPTY_SHARE),

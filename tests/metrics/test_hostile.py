@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from specmon.core.events import Branch, DeviceBytes, Lane, Round, Span, TurnEnd
 from specmon.core.metrics.bandwidth import device_bandwidths, floor_ms_per_token
-from specmon.core.metrics.race import standings, token_series
+from specmon.core.metrics.race import standings
 from specmon.core.metrics.race_why import race_why
 from specmon.core.metrics.summary import race_summary, summary
 from specmon.core.metrics.validate import Validator
@@ -75,7 +75,7 @@ def test_hostile_rounds_make_nothing_fail(stream, plan, ledger_of, rounds, devic
     floor_ms_per_token(metrics)
     race_why(standings(ledger))
     summary(ledger), race_summary(ledger)
-    metrics.windows(2), metrics.token_fates(), token_series(metrics)
+    metrics.windows(2), metrics.token_fates()
     for position in range(metrics.n_rounds):
         metrics.origin(position)
     validator = Validator()

@@ -46,6 +46,7 @@ def test_oldest_turns_are_let_go_beyond_the_rounds_kept(monkeypatch, stream, pla
     assert [turn.n_rounds for turn in lane.turns] == [3, 3]
     assert lane.forgotten == 2
     assert lane.turn(0) is None
+    assert len(lane._leaving) < 3  # two go with each new round
 
 
 def test_logs_and_telemetry_are_bounded():

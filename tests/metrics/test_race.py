@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specmon.core.events import Round, TurnEnd
-from specmon.core.metrics.race import compare_lanes, decoder_label, standings, token_series
+from specmon.core.metrics.race import compare_lanes, decoder_label, standings
 
 AR = {"decoder": "ar", "devices": ("cuda:0",)}
 SD = {"decoder": "sd"}
@@ -117,11 +117,6 @@ def test_drain_counts_work_after_a_lanes_turn(race_stream, plan, ledger_of):
     row = race.standings[1]
     assert row.drain_fraction == 500_000 / row.clock_ns
     assert not row.turns_too_short
-
-
-def test_series_starts_with_token_one_at_clock_zero(pair, ledger_of):
-    turn = ledger_of(pair).lanes[1].turns[0]
-    assert token_series(turn)[:3] == [(0, 1), (6_100_000, 4), (12_200_000, 7)]
 
 
 def test_label_shows_draft_len_and_fan_out(stream, plan, ledger_of):

@@ -31,13 +31,14 @@ def test_window_of_no_tokens_is_refused(stream, plan, ledger_of):
         turn.windows(0)
 
 
-def test_new_conversation_starts_a_new_series(stream, plan, ledger_of):
+def test_windows_of_a_conversation_leave_out_the_one_before(stream, plan, ledger_of):
     plans = [plan(3)] * 2
     first = stream(plans, decoder="sd", prompt_tokens=10)
     goes_on = stream(plans, decoder="sd", turn=1, prompt_tokens=30, reused_tokens=17)
     unrelated = stream(plans, decoder="sd", turn=2, prompt_tokens=30, reused_tokens=5)
-    lane = ledger_of([*first, *goes_on[2:], *unrelated[2:]]).lanes[0]
-    assert [len(series) for series in lane.window_series(4)] == [4, 2]
+    assert len(ledger_of([*first, *goes_on[2:]]).lanes[0].conversation_windows(4)) == 4
+    assert len(ledger_of([*first, *goes_on[2:], *unrelated[2:]]).lanes[0].conversation_windows(4)) == 2
+    assert ledger_of(first[:2]).lanes[0].conversation_windows(4) == []
 
 
 @given(data=st.data(), size=st.integers(1, 9))

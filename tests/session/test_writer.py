@@ -40,8 +40,7 @@ def test_open_recording_round_trips_exactly(write: Write, events: list[Event]) -
     path = write(events, frame_events=4, closed=False)
     with SessionReader.open(path) as reader:
         assert list(reader.events()) == events
-        assert not reader.is_closed_recording
-        assert len(reader.warnings) == 1
+        assert [warning[:32] for warning in reader.warnings] == ["The recording was not closed: it"]
 
 
 def test_closing_merges_vocabularies_behind_the_lanes(write: Write, events: list[Event]) -> None:

@@ -45,11 +45,11 @@ class Pane:
         """What is on the screen now."""
         return self._tmux("capture-pane", "-p")
 
-    def end_program(self) -> None:
-        """Send the program SIGTERM."""
+    def end_program(self, ending: signal.Signals = signal.SIGTERM) -> None:
+        """Send the program a signal."""
         shell = self._tmux("list-panes", "-F", "#{pane_pid}").strip()
         children = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
-        os.kill(int(children.split()[0]), signal.SIGTERM)
+        os.kill(int(children.split()[0]), ending)
 
     def wait_for(self, *texts: str) -> str:
         """The first screen that shows all of `texts`."""

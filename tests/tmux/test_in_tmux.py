@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from specmon.core import paths
+from specmon.core.events import TurnEnd
 from specmon.core.models.fetch import is_fetched
+from specmon.core.session.reader import SessionReader
 
 from .conftest import Pane
 
@@ -58,11 +61,16 @@ def test_terminal_is_restored_after_a_wrong_call(pane: StartPane) -> None:
     assert "EXIT 2" in shown
 
 
-def test_terminal_is_restored_when_the_monitor_is_ended_from_outside(pane: StartPane) -> None:
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_terminal_is_restored_when_the_monitor_is_ended_from_outside(
+    pane: StartPane, ending: signal.Signals, code: int
+) -> None:
     screen = pane("replay", str(SESSIONS / "ar.session"), columns=80, rows=24)
     screen.wait_for("REPLAY")
-    screen.end_program()
-    assert "REPLAY" not in screen.wait_for("EXIT 1")
+    screen.end_program(ending)
+    shown = screen.wait_for(f"EXIT {code}")
+    assert "REPLAY" not in shown
+    assert "Traceback" not in shown
     screen.type("typed after the end")
     screen.wait_for("typed after the end")
 
@@ -89,6 +97,22 @@ def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane
     assert _text(replayed) == _text(shown)
     again.press("q")
     again.wait_for("EXIT 0")
+
+
+@pytest.mark.embedded
+def test_run_that_is_ended_from_outside_keeps_its_recording(pane: StartPane, tmp_path: Path) -> None:
+    if not is_fetched(paths.cache_dir()):
+        pytest.skip("the embedded model is not here: specmon models fetch smollm2")
+    kept = tmp_path / "kept.session"
+    screen = pane("run", "-p", "Tell a long story.", "--max-new-tokens", "2000", "--record", str(kept))
+    screen.wait_for("τ", "· accepted", "round 2")
+    screen.end_program()
+    screen.wait_for("EXIT 143")
+    with SessionReader.open(kept) as reader:
+        events = list(reader.events())
+        assert not reader.warnings
+    assert isinstance(events[-1], TurnEnd)
+    assert events[-1].stop_reason == "cancelled"
 
 
 @pytest.mark.embedded

@@ -23,7 +23,7 @@ CHROMES = [
     Chrome(),
     Chrome(prompt_rows=5),
     Chrome((("status", 1), ("why", 1), ("strip", 5)), prompt_rows=0),
-    Chrome((("status", 1), ("strip", 3)), prompt_rows=0),
+    Chrome((("status", 1), ("why", 1), ("strip", 3)), prompt_rows=0),
 ]
 
 

@@ -460,13 +460,17 @@ async def test_sheets_open_and_escape_closes(
 async def test_help_names_every_key_of_the_screen(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app().run_test(size=SIZE) as pilot:
         monitor = await decoding(pilot, engine)
-        sheet = HelpScreen(monitor.setup, monitor.hint_keys())
-        text = "\n".join(plain(line) for line in sheet.sheet_lines(94))
+        sheet = HelpScreen(monitor.setup, monitor.help_keys())
+        narrow = [plain(line) for line in sheet.sheet_lines(70)]
+        assert max(map(len, narrow)) <= 70
+        text = " ".join(" ".join(narrow).split())
         bindings = entries(b for b in MonitorScreen.BINDINGS if isinstance(b, Binding))
         assert len(bindings) >= 30
         for binding in bindings:
             assert str(binding.key_display) in text
-            assert binding.tooltip in text
+            assert " ".join(binding.tooltip.split()) in text
+        assert "until the mouse leaves" in text
+        assert "░" in text
 
 
 @pytest.mark.parametrize("size", [SIZE, COMPACT, (79, 24)])
@@ -572,3 +576,15 @@ async def test_idle_engine_gets_time_to_close_its_recording(live_app: LiveApp, e
         await decoding(pilot, engine)
         app.feed.close()
         assert engine.patience_s > 5
+
+
+async def test_hints_tell_the_keys_of_the_mode(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app().run_test(size=COMPACT) as pilot:
+        monitor = await decoding(pilot, engine)
+        assert "freeze" in row(monitor, "hints")
+        await press(pilot, "i")
+        monitor = await settle(pilot)
+        assert "Enter send" in row(monitor, "hints")
+        assert "freeze" not in row(monitor, "hints")
+        await press(pilot, "escape")
+        assert "freeze" in row(await settle(pilot), "hints")

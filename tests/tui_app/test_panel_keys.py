@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from specmon.tui.screens.monitor import MonitorScreen
 from specmon.tui.screens.sheet import Sheet
 from specmon.tui.widgets.lines import plain
 from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.text_panel import TextPanel
 from specmon.tui.widgets.timeline_panel import TimelinePanel
 
 from .conftest import FakeEngine
@@ -127,3 +129,93 @@ async def test_e_opens_the_formulas_behind_why(live_app: LiveApp, engine: FakeEn
         lines = "\n".join(plain(line) for line in sheet.sheet_lines(100))
         assert "break-even τ = round ÷ AR step" in lines
         assert "AR step not measured" in lines
+
+
+def text_places(monitor: MonitorScreen) -> dict[int, tuple[int, int]]:
+    """A cell of the text panel for each round that shows there."""
+    text = monitor.panels["text"]
+    assert isinstance(text, TextPanel)
+    cells = itertools.product(range(text.size.width), range(text.size.height))
+    found = {text.round_at(x, y): (x, y) for x, y in cells}
+    return {position: cell for position, cell in found.items() if position is not None}
+
+
+async def test_round_under_the_mouse_is_shown_until_it_leaves(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app().run_test(size=SIZE) as pilot:
+        monitor = await drawn(pilot, engine)
+        following = {name: shown(panel) for name, panel in monitor.panels.items()}
+        await pilot.hover("#text", offset=text_places(monitor)[4])
+        await pilot.pause(0)
+        assert (monitor.hovered, monitor.selected) == (4, None)
+        assert "ROUND 4" in shown(monitor.panels["round"])
+        assert "under the mouse" in shown(monitor.panels["round"])
+        assert "▲" in shown(monitor.panels["text"])
+        await pilot.hover("#timeline", offset=(2, 2))
+        await pilot.pause(0)
+        assert monitor.hovered is None
+        assert {name: shown(panel) for name, panel in monitor.panels.items()} == following
+
+
+async def test_mouse_within_one_round_draws_nothing(
+    live_app: LiveApp, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with live_app().run_test(size=SIZE) as pilot:
+        monitor = await drawn(pilot, engine)
+        x, y = text_places(monitor)[4]
+        await pilot.hover("#text", offset=(x, y))
+        await pilot.pause(0)
+        draws: list[int] = []
+        monkeypatch.setattr(monitor, "draw", lambda: draws.append(1))
+        await pilot.hover("#text", offset=(x - 1, y))
+        await pilot.pause(0)
+        assert monitor.hovered == 4
+        assert not draws
+        await pilot.hover("#text", offset=text_places(monitor)[5])
+        await pilot.pause(0)
+        assert draws
+
+
+async def test_key_steps_from_the_round_under_the_mouse(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app().run_test(size=SIZE) as pilot:
+        monitor = await drawn(pilot, engine)
+        await pilot.hover("#text", offset=text_places(monitor)[4])
+        await pilot.pause(0)
+        await press(pilot, "comma")
+        assert (monitor.hovered, monitor.selected) == (None, 3)
+        await pilot.hover("#text", offset=text_places(monitor)[6])
+        await pilot.pause(0)
+        await press(pilot, "enter")
+        assert (monitor.zoomed, monitor.selected) == ("round", 6)
+
+
+async def test_mouse_over_scrolled_text_scrolls_nothing(live_app: LiveApp, engine: FakeEngine) -> None:
+    async with live_app().run_test(size=(80, 24)) as pilot:
+        monitor = await drawn(pilot, engine)
+        await press(pilot, "pageup")
+        text = monitor.panels["text"]
+        assert isinstance(text, TextPanel)
+        before = shown(text)
+        assert not text.following
+        position, cell = next(iter(text_places(monitor).items()))
+        await pilot.hover("#text", offset=cell)
+        await pilot.pause(0)
+        assert monitor.hovered == position
+        await pilot.hover("#timeline", offset=(2, 2))
+        await pilot.pause(0)
+        assert shown(text) == before
+
+
+async def test_mouse_over_the_list_shows_its_round_and_leaves_the_rows_in_place(
+    live_app: LiveApp, engine: FakeEngine
+) -> None:
+    async with live_app().run_test(size=SIZE) as pilot:
+        monitor = await drawn(pilot, engine)
+        rounds = monitor.panels["rounds"]
+        numbers = [line.split()[1] for line in shown(rounds).splitlines()[2:5]]
+        await pilot.hover("#rounds", offset=(5, 4))
+        await pilot.pause(0)
+        assert monitor.hovered == len(monitor.rounds) - 3
+        assert f"▶ {numbers[2]} ".replace(" ", "") in shown(rounds).splitlines()[4].replace(" ", "")
+        assert f"ROUND {numbers[2]}" in shown(monitor.panels["round"])
+        await pilot.click("#rounds", offset=(5, 3))
+        assert monitor.selected == len(monitor.rounds) - 2

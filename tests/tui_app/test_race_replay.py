@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.pilot import Pilot
 
 from specmon.core.errors import UsageError
-from specmon.core.events import AnyEvent, Round, Turn, TurnEnd
+from specmon.core.events import AnyEvent, Prefill, Round, Turn, TurnEnd
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.race import standings
 from specmon.tui.app import SpecmonApp
@@ -107,7 +107,7 @@ async def test_recordings_side_by_side_start_where_they_begin_to_decode(
         first, second = (s.turn for s in screen.standings.standings)
         assert first.rounds[0].t0 == second.rounds[0].t0
         assert first.text == second.text
-        assert feed.unlike == ()
+        assert feed.unlike == {}
         assert screen.standings.standings[1].verdict.ratio == 1.0
         assert "a.session + b.session" in line(screen, "title")
         assert "Wall" not in line(screen, "fair")
@@ -124,11 +124,24 @@ async def test_unlike_recordings_are_named_and_get_no_ratio(
     async with app_of(SideBySideFeed(paths, clock=clock), clock, tmp_path).run_test(size=SIZE) as pilot:
         screen = await settle(pilot)
         await press(pilot, "space", "end")
-        assert "no ratio: different prompt, different hardware" in line(screen, "fair")
+        assert "no ratio: different prompt, hardware" in line(screen, "fair")
         assert [s.verdict.ratio for s in screen.standings.standings] == [1.0, None]
         assert "×" not in screen.standings.standings[1].verdict.output
         await press(pilot, "=")
         assert "B different prompt" in line(screen, "hints")
+
+
+@pytest.mark.parametrize("size", [SIZE, (80, 24)])
+async def test_lane_that_differs_is_named_and_the_others_keep_their_ratio(
+    write: Write, clock: FakeClock, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    paths = write("a", chat(12)), write("b", chat(12)), write("c", chat(12, prompt="Other?"))
+    async with app_of(SideBySideFeed(paths, clock=clock), clock, tmp_path).run_test(size=size) as pilot:
+        screen = await settle(pilot)
+        await press(pilot, "space", "end")
+        assert [s.verdict.ratio for s in screen.standings.standings] == [1.0, 1.0, None]
+        assert "no ratio for C: different prompt" in line(screen, "fair")
+        assert "B equal  C different prompt" in line(screen, "output")
 
 
 @pytest.mark.parametrize("size", [SIZE, (80, 24)])
@@ -178,14 +191,52 @@ async def test_every_key_is_harmless(write: Write, clock: FakeClock, tmp_path: P
         assert pilot.app.is_running
 
 
-def test_first_turn_of_a_chat_is_what_is_raced(write: Write, clock: FakeClock) -> None:
+async def test_turns_are_paired_and_the_turn_keys_go_from_pair_to_pair(
+    write: Write, clock: FakeClock, tmp_path: Path
+) -> None:
+    other = [replace(e, prompt="Other?") if isinstance(e, Turn) else e for e in turn_events(1, 6)]
+    two = [*chat(4), *turn_events(1, 6, start=9_000 * MS), *turn_events(2, 3, start=19_000 * MS)]
+    feed = SideBySideFeed((write("three", two), write("two", [*chat(3), *other])), clock=clock)
+    async with app_of(feed, clock, tmp_path).run_test(size=SIZE) as pilot:
+        screen = await settle(pilot)
+        await press(pilot, "space", "end")
+        assert [s.turn.n_rounds for s in screen.standings.standings] == [6, 6]
+        assert "turn 2/2" in line(screen, "title")
+        assert "no ratio: different prompt" in line(screen, "fair")
+        assert "3 and 2 turns: of each only the first 2 are paired" in line(screen, "fair")
+        assert any("Other?" in plain(row) for row in screen.panels[1].draw(screen.view(), 60, 20))
+        await press(pilot, "{", "{", "]")
+        assert "turn 1/2" in line(screen, "title")
+        assert "no ratio" not in line(screen, "fair")
+        assert [s.turn.turn.turn for s in screen.standings.standings] == [0, 0]
+        await press(pilot, "}")
+        assert "no ratio: different prompt" in line(screen, "fair")
+
+
+async def test_unpaired_turns_are_said_in_a_small_terminal(
+    write: Write, clock: FakeClock, tmp_path: Path
+) -> None:
     two = [*chat(4), *turn_events(1, 6, start=9_000 * MS)]
     feed = SideBySideFeed((write("two", two), write("one", chat(3))), clock=clock)
-    feed.start()
-    rounds = [e for e in feed.events(0, 10**6) if isinstance(e, Round)]
-    assert [sum(r.lane == lane for r in rounds) for lane in (0, 1)] == [4, 3]
-    ends = [e for e in feed.events(0, 10**6) if isinstance(e, TurnEnd)]
-    assert len(ends) == 2
+    async with app_of(feed, clock, tmp_path).run_test(size=(80, 24)) as pilot:
+        screen = await settle(pilot)
+        assert "2 and 1 turns: of each only the first is paired" in line(screen, "output")
+
+
+async def test_lanes_show_the_text_of_the_turn_that_is_raced(
+    write: Write, clock: FakeClock, tmp_path: Path
+) -> None:
+    """A race run twice in one recording."""
+    again = [
+        replace(e, turn=1, **({"prompt": "Again?"} if isinstance(e, Turn) else {}))
+        for e in bursts()
+        if isinstance(e, Round | Prefill | Turn | TurnEnd)
+    ]
+    feed = ReplayFeed(write("twice", [*bursts(), *again]), clock=clock)
+    async with app_of(feed, clock, tmp_path).run_test(size=SIZE) as pilot:
+        screen = await settle(pilot)
+        await press(pilot, "space", "end")
+        assert any("Again?" in plain(row) for row in screen.panels[1].draw(screen.view(), 60, 40))
 
 
 async def test_race_in_a_chat_is_seen_as_one_with_upper_r(

@@ -20,7 +20,8 @@ from specmon.tui.widgets.rounds_panel import render_rounds
 from specmon.tui.widgets.shares_panel import render_shares
 from specmon.tui.widgets.standings_panel import render_standings
 from specmon.tui.widgets.status_line import render_status
-from specmon.tui.widgets.text_panel import TextState, render_text
+from specmon.tui.widgets.text_panel import render_text
+from specmon.tui.widgets.text_state import TextState
 from specmon.tui.widgets.timeline import TimelineState
 from specmon.tui.widgets.timeline_panel import render_timeline
 from specmon.tui.widgets.why_line import render_why

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specmon.tui.widgets.cells import clip, clusters, pad, safe_text, width
+from specmon.tui.widgets.cells import clip, clusters, pad, safe_text, width, wrapped
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,27 @@ def test_a_lone_combining_mark_stands_on_a_space() -> None:
 @given(st.text(), st.integers(0, 12), st.sampled_from("<>"))
 def test_pad_fills_exactly(text: str, cells: int, align: str) -> None:
     assert width(pad(safe_text(text), cells, align)) == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("", [""]),
+        ("merge two lists", ["merge two", "lists"]),
+        ("merge two sorted lists", ["merge two", "sorted", "lists"]),
+        ("merges two", ["merges two"]),
+        ("merges many things", ["merges", "many", "things"]),
+        ("a incomprehensible b", ["a incompre", "hensible b"]),
+        ("one two three four five six seven", ["one two", "three four", "five six …"]),
+        ("日本語日本語", ["日本語日本", "語"]),
+    ],
+)
+def test_wrapped_breaks_at_spaces_and_cuts_the_last_row(text: str, rows: list[str]) -> None:
+    assert wrapped(text, 10, 3) == rows
+
+
+@given(st.text(max_size=80), st.integers(2, 30), st.integers(1, 4))
+def test_wrapped_never_exceeds_its_room(text: str, cells: int, rows: int) -> None:
+    lines = wrapped(safe_text(text), cells, rows)
+    assert 1 <= len(lines) <= rows
+    assert all(width(line) <= cells for line in lines)

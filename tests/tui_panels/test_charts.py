@@ -103,7 +103,7 @@ def test_bandwidth_bar_is_on_a_fixed_axis() -> None:
 def test_bandwidth_names_source_and_ceiling() -> None:
     lines = texts(render_bandwidth(View(ledger=played()), 100, 12))
     assert "analytic · GPM 200 ms, whole GPU" in lines[0]
-    assert any("100 % = 4,390 GB/s read: read of 1 GiB" in line for line in lines)
+    assert any("100 % = 4,390 GB/s, read of 1 GiB" in line for line in lines)
     assert any("61 °C · 1,980 MHz · 612 W · throttle: none" in line for line in lines)
 
 
@@ -155,7 +155,7 @@ def test_bandwidth_in_three_lines() -> None:
 def test_ms_per_token_waits_for_its_first_window() -> None:
     ledger = fed(StreamBuilder().header().turn().play([(2, True)]).events)
     assert (
-        "first window closes at 64 tokens: 3 so far"
+        "first window at 64 tokens: 3 so far"
         in texts(render_ms_per_token(View(ledger=ledger), 58, 11))[1]
     )
 
@@ -299,6 +299,14 @@ def test_status_shows_an_error_of_the_recording() -> None:
     assert "disk full" in plain(render_status(View(ledger=played(), recording=recording), 80)[0])
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_status_says_that_a_recording_lacks_events(whole: bool) -> None:
+    """Also where writing works again."""
+    recording = Recording(path="x.session", seconds=4.1, bytes=300_000, whole=whole)
+    line = plain(render_status(View(ledger=played(), recording=recording), 160)[0])
+    assert ("REC incomplete 4.1 s" in line) is not whole
+
+
 def test_status_of_a_replay_says_where_it_stands() -> None:
     replay = ReplayStatus(
         name="a.session", paused=True, t=412_000_000, t_end=60_884_000_000, speed=5.0, rounds=208, turns=3
@@ -363,3 +371,14 @@ def test_acceptance_in_one_line_gives_the_break_even_once_an_ar_step_is_measured
     ledger.lanes[0].set_ar_step(kv_len=84, steps=32, ns=3_900_000)
     line = texts(render_acceptance(View(ledger=ledger), 80, 2))[1]
     assert re.search(r"break-even τ 1\.\d\d  40 rounds", line)
+
+
+def test_panels_of_a_medium_terminal_leave_no_line_empty() -> None:
+    """Six rows of bandwidth and four of acceptance say more than the smallest cockpit, and nothing twice."""
+    bandwidth = texts(render_bandwidth(View(ledger=played()), 60, 6))
+    assert any("612 W" in line for line in bandwidth)
+    assert all(line.strip() for line in bandwidth)
+    acceptance = texts(render_acceptance(View(ledger=played()), 80, 4))
+    assert all(line.strip() for line in acceptance)
+    assert "\n".join(acceptance).count("tok/s") == 1
+    assert "tok/s" in "\n".join(texts(render_acceptance(View(ledger=played()), 120, 2)))

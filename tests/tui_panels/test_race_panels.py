@@ -11,7 +11,7 @@ from specmon.tui.view import View
 from specmon.tui.widgets.race_chart_panel import render_race_chart
 from specmon.tui.widgets.race_lane_panel import render_race_lane
 from specmon.tui.widgets.standings_panel import render_standings
-from specmon.tui.widgets.text_panel import TextState
+from specmon.tui.widgets.text_state import TextState
 
 from .conftest import fed, texts
 from .streams import race_stream
@@ -136,6 +136,19 @@ def test_race_chart_label_never_stands_behind_another_lanes_line() -> None:
         lines = texts(render_race_chart(View(ledger=fed(events), turn=-1), 100, height))
         (behind,) = re.findall("[·○] [·○] ([AB])", "".join(lines[1:]))
         assert behind == "B"
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+def test_race_chart_lanes_in_one_line_take_turns(ascii: bool) -> None:
+    view = View(ledger=fed(race_stream(60, ("ar", "ar"))), turn=-1, ascii=ascii)
+    one, other = ".o" if ascii else "·○"
+    lines = texts(render_race_chart(view, 100, 12))[1:-2]
+    drawn = [
+        "".join(re.findall(f"[{one}{other}]", line.partition("A")[0].partition("B")[0])) for line in lines
+    ]
+    assert all(f"{one}{other}{one}{other}" in line for line in drawn if len(line) > 5)
+    assert sum(line.count(one) for line in drawn) > 20
+    assert sum(line.count(other) for line in drawn) > 20
 
 
 def test_race_chart_labels_of_lanes_that_end_together_all_show() -> None:

@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specmon.core.events import AnyEvent, TurnEnd
+from specmon.core.metrics.ledger import Ledger
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import width
 from specmon.tui.widgets.glyphs import UNICODE
-from specmon.tui.widgets.lines import line_width, plain
+from specmon.tui.widgets.lines import Line, line_width, plain
 from specmon.tui.widgets.text_flow import TextFlow
-from specmon.tui.widgets.text_panel import TextState, render_text, text_body
+from specmon.tui.widgets.text_panel import render_text, text_body
+from specmon.tui.widgets.text_state import TextState
 
 from .conftest import fed, texts
 from .streams import StreamBuilder, ssd_stream
@@ -225,7 +227,7 @@ def test_ghosts_are_no_part_of_the_text_and_go_again() -> None:
 
 def test_legend_explains_token_one_and_ghosts() -> None:
     ledger = fed(ssd_stream(10))
-    assert "▸ one" in plain(render_text(View(ledger=ledger), 80, 12, TextState())[0])
+    assert "▸ token one" in plain(render_text(View(ledger=ledger), 80, 12, TextState())[0])
     assert "✗ rejected" in plain(render_text(View(ledger=ledger, ghosts=True), 80, 12, TextState())[0])
 
 
@@ -252,7 +254,7 @@ def test_only_the_end_of_a_long_turn_is_laid_out_and_looks_the_same(
     events = long_turn((words * 16)[:16])
     ledger, state, grown = fed(events[:30]), TextState(), TextState()
     whole = render_text(View(ledger=fed(events)), cells, 10, TextState())
-    for module in ("text_flow", "text_panel"):
+    for module in ("text_flow", "text_state"):
         monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
     assert render_text(View(ledger=fed(events)), cells, 10, state) == whole
     for event in events[30:]:
@@ -263,18 +265,107 @@ def test_only_the_end_of_a_long_turn_is_laid_out_and_looks_the_same(
     assert (sum(map(len, laid_out)) < 200) is ("\n" in "".join(words))
 
 
+@pytest.mark.parametrize("lines", [6, 12])
+def test_a_new_turn_lays_out_only_the_end_of_the_long_one_before(
+    monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    builder = (
+        StreamBuilder("ssd", words=["a", " bb", "\n", " ccc"] * 4).header().turn("One?").rounds(90).end()
+    )
+    events = builder.turn("Two?").rounds(3).events
+    state = TextState()
+    whole = render_text(View(ledger=fed(events), turn=1), 40, lines, TextState())
+    for module in ("text_flow", "text_state"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 50)
+    assert render_text(View(ledger=fed(events), turn=1), 40, lines, state) == whole
+    assert 0 not in state.flows or state.flows[0][1].first > 0
+
+
+def test_a_higher_panel_lays_out_more_of_a_long_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("text_flow", "text_state"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    view, state = View(ledger=fed(long_turn(["a", " bb", "\n", " ccc"] * 4))), TextState()
+    render_text(view, 40, 6, state)
+    assert render_text(view, 40, 24, state) == render_text(view, 40, 24, TextState())
+
+
 def test_scrolling_up_a_long_turn_lays_out_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("text_flow", "text_panel"):
+    for module in ("text_flow", "text_state"):
         monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
     ledger, state = fed(long_turn(["a", " bb", "\n", " ccc"] * 4)), TextState()
     render_text(View(ledger=ledger), 40, 10, state)
-    state.top = 0
+    state.top = -1_000
     assert bodies(View(ledger=ledger), 40, 10, state)[0] == "› Say it."
     assert not state.flows[0][1].first
+    assert state.top == 0
+
+
+def scrolled(ledger: Ledger, state: TextState, by: int, selected: int | None = None) -> list[Line]:
+    """What stands there after scrolling as the panel does."""
+    top = (state.newest if state.top is None else state.top) + by
+    state.top = None if top >= state.newest else top
+    turn = len(ledger.lanes[0].turns) - 1
+    return render_text(View(ledger=ledger, turn=turn, selected=selected), 60, 12, state)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(-60, 60), st.sampled_from([0, 0, 1, 9, 70])), min_size=1, max_size=12
+    )
+)
+def test_scrolling_looks_the_same_however_little_is_laid_out(steps: list[tuple[int, int]]) -> None:
+    """Rounds go on while the user scrolls, and a new turn may begin."""
+    words = ["a", " bb", "\n", " ccc", "dd ee", "\n\n", "f"] * 3
+    builder = StreamBuilder("ssd", words=words).header().turn("One?").rounds(90).end().turn("Two?").rounds(40)
+    frugal, whole, ledger, seen = TextState(), TextState(), Ledger(), 0
+    with pytest.MonkeyPatch.context() as patch:
+        for by, rounds in [(0, 0), *steps]:
+            if rounds == 70:
+                builder.end().turn("Three?")
+            for event in (builder.rounds(rounds) if rounds else builder).events[seen:]:
+                ledger.feed(event)
+            seen = len(builder.events)
+            for module in ("text_flow", "text_state"):
+                patch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 1_000)
+            wanted = scrolled(ledger, whole, by)
+            for module in ("text_flow", "text_state"):
+                patch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+            assert scrolled(ledger, frugal, by) == wanted
+
+
+def test_a_round_before_what_is_laid_out_is_shown_where_it_is_selected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("text_flow", "text_state"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    ledger, state = fed(long_turn(["a", " bb", "\n", " ccc"] * 4)), TextState()
+    scrolled(ledger, state, 0)
+    assert state.flows[0][1].first > 40
+    for selected in (89, 88, 40, 41, 3, 80):
+        assert "▲" in "".join(map(plain, scrolled(ledger, state, 0, selected)))
+
+
+def test_held_text_is_laid_out_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("text_flow", "text_state"):
+        monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
+    monkeypatch.setattr("specmon.tui.widgets.text_state.HELD_ROUNDS", 5)
+    events = long_turn(["a", " bb", "\n", " ccc"] * 4)
+    ledger, state = fed(events[:40]), TextState()
+    scrolled(ledger, state, 0)
+    scrolled(ledger, state, -4)
+    for event in events[40:]:
+        ledger.feed(event)
+    taken = state.flows[0][1].taken
+    assert "+ rows below" in plain(scrolled(ledger, state, 0)[0])
+    assert state.flows[0][1].taken == taken + 5
+    assert "▲" in "".join(map(plain, scrolled(ledger, state, 0, selected=85)))  # beyond what is laid out
+    scrolled(ledger, state, 0, selected=len(events))  # of a turn before
+    assert scrolled(ledger, state, 10_000) == scrolled(ledger, TextState(), 0)
 
 
 def test_text_held_back_comes_at_the_end_of_a_long_turn_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("text_flow", "text_panel"):
+    for module in ("text_flow", "text_state"):
         monkeypatch.setattr(f"specmon.tui.widgets.{module}.LONG_ROUNDS", 20)
     events = long_turn(["a", "\n"] * 8)
     events.append(TurnEnd(t=events[-1].t, stop_reason="cancelled", n_tokens=4, rounds=90, text="the end!"))

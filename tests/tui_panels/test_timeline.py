@@ -174,6 +174,21 @@ def test_timeline_names_the_bound_of_the_clocks() -> None:
 
 
 @pytest.mark.parametrize(
+    ("width", "signs"),
+    [(80, ("▓ verify",)), (100, ("▓ verify", "d draft")), (157, ("h handoff", "× wasted", "follow"))],
+)
+def test_timeline_explains_as_many_signs_as_fit(width: int, signs: tuple[str, ...]) -> None:
+    title = texts(render_timeline(View(ledger=fed(ssd_stream(20))), width, 7, TimelineState()))[0]
+    assert all(sign in title for sign in signs)
+    assert "overlap" in title
+
+
+def test_panned_timeline_says_how_to_come_back_in_80_columns() -> None:
+    lines = texts(render_timeline(View(ledger=fed(ssd_stream(20))), 80, 4, TimelineState(None, 1.0)))
+    assert "f fits and follows" in lines[0]
+
+
+@pytest.mark.parametrize(
     "state", [TimelineState(-1e12, 50.0), TimelineState(1e15, 1e9), TimelineState(None, 1.0)]
 )
 def test_timeline_far_out_of_range_draws(state: TimelineState) -> None:

@@ -52,8 +52,7 @@ class Headless:
     @property
     def incomplete(self) -> bool:
         """Whether the kept recording lacks events."""
-        last = self._recording
-        return last is not None and last.path is not None and not (last.whole and last.error is None)
+        return self._recording is not None and self._recording.incomplete
 
     def check_recording(self) -> None:
         """Raises: SpecmonError if the kept recording lacks events."""

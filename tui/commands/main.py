@@ -1,7 +1,7 @@
 """The `specmon` command: sub-commands, and how errors become one sentence and an exit code.
 
-Exit codes: 0 ok, 1 runtime failure, 2 usage, 130 interrupt, 143 SIGTERM. Every sub-command imports what it needs when it
-runs, so that `specmon --help` stays instant.
+Exit codes: 0 ok, 1 runtime failure, 2 usage, 130 interrupt, 143 SIGTERM, 129 SIGHUP. Every sub-command imports what it
+needs when it runs, so that `specmon --help` stays instant.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typer.core import TyperGroup
 
 from specmon import __version__
 from specmon.core.errors import SpecmonError
-from specmon.tui.commands import doctor, models, race, redact, replay, run, serve
+from specmon.tui.commands import bench, doctor, kernels, models, race, redact, replay, run, serve
 from specmon.tui.commands.config import read_config
 from specmon.tui.commands.output import say
+from specmon.tui.ending import Ending, terminable
 
 _HELP = ("-h", "--help", "--version")
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPT = 1, 2, 130
@@ -68,6 +69,8 @@ app.command("race")(race.race)
 app.command("replay")(replay.replay)
 app.command("redact")(redact.redact)
 app.add_typer(models.app, name="models")
+app.add_typer(bench.app, name="bench")
+app.add_typer(kernels.app, name="kernels")
 app.command("doctor")(doctor.doctor)
 app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve.serve)
 
@@ -80,16 +83,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    ending = Ending()
     try:
-        code = app(args, prog_name="specmon", standalone_mode=False, obj=debug, default_map=_defaults(args))
-        sys.stdout.flush()
+        with terminable(ending):
+            code = app(
+                args, prog_name="specmon", standalone_mode=False, obj=debug, default_map=_defaults(args)
+            )
+            sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
         code = _explain(error)
     if argv is None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c once more must not change how this ends
-    return code if isinstance(code, int) else 0
+    return ending.exit_code or (code if isinstance(code, int) else 0)
 
 
 def _defaults(args: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -30,7 +30,9 @@ FanOut = Annotated[
     typer.Option(metavar="F[,F…]", help="SSD: branches per accepted_len; one number, or K+1 of them."),
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
-Backend = Annotated[str, typer.Option(help="Kernels: auto, reference or triton (bf16 on CUDA).")]
+Backend = Annotated[
+    str, typer.Option(metavar="NAME", help="Kernels: auto, reference or triton (bf16 on CUDA).")
+]
 Graphs = Annotated[str, typer.Option(metavar="on|off", help="CUDA graphs, where the backend captures them.")]
 Devices = Annotated[
     str, typer.Option(metavar="D[,D]", help="auto, or the target's device and the draft's: cuda:0,cuda:1.")
@@ -166,6 +168,16 @@ def parse_fan_out(text: str, draft_len: int) -> tuple[int, ...]:
             f"--fan-out has {len(fan_out)} numbers, but --draft-len {draft_len} takes 1 or {draft_len + 1}."
         )
     return fan_out
+
+
+def parse_lane(word: str, draft_len: int, option: str) -> tuple[str, int]:
+    """Read "sd:6", or "sd" with `draft_len`, as a decoder and its draft_len. Raises: UsageError naming `option`."""
+    decoder, colon, own_draft_len = word.strip().partition(":")
+    if colon and not own_draft_len.isdecimal():
+        raise UsageError(
+            f"{option} has {word!r}, but after the colon it takes a number of tokens, like sd:6."
+        )
+    return decoder, int(own_draft_len) if colon else draft_len
 
 
 def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal: bool) -> str | None:

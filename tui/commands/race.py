@@ -11,7 +11,14 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
-from specmon.tui.commands.ending import terminable
+from specmon.tui.commands.option_groups import (
+    LaneOptions,
+    LookOptions,
+    OutputOptions,
+    PromptOptions,
+    SamplingOptions,
+    grouped,
+)
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
 from specmon.tui.commands.screen import look, open_monitor
@@ -26,83 +33,38 @@ Lanes = Annotated[
 ]
 
 
+@grouped
 def race(
     ctx: typer.Context,
-    prompt: options.Prompt = None,
-    prompt_file: options.PromptFile = None,
+    prompt: PromptOptions,
     lanes: Lanes = "ar,sd,ssd",
-    target: options.Target = "smollm2",
-    draft: options.Draft = "auto",
-    draft_len: options.DraftLen = 4,
-    fan_out: options.FanOut = "1",
-    recipe: options.Recipe = "auto",
-    backend: options.Backend = "auto",
-    devices: options.Devices = "auto",
-    max_new_tokens: options.MaxNewTokens = 256,
-    temperature: options.Temperature = 0.0,
-    top_p: options.TopP = 1.0,
-    top_k: options.TopK = 0,
-    seed: options.Seed = 0,
-    stop: options.Stop = None,
-    raw: options.Raw = False,
-    record: options.Record = None,
-    force: options.Force = False,
-    plain: options.Plain = False,
-    json: options.Json = False,
-    theme: options.Theme = None,
-    ascii: options.Ascii = False,
-    no_mouse: options.NoMouse = False,
+    *,
+    lane: LaneOptions,
+    sampling: SamplingOptions,
+    output: OutputOptions,
+    looks: LookOptions,
 ) -> None:
     """Race AR, SD and SSD on one prompt; exit code 1 if greedy lanes of one recipe give different tokens."""
-    configs = [
-        options.lane_config(
-            decoder=decoder,
-            target=target,
-            draft=draft,
-            recipe=recipe,
-            backend=backend,
-            devices=devices,
-            draft_len=lane_draft_len,
-            fan_out=fan_out,
-        )
-        for decoder, lane_draft_len in parse_lanes(lanes, draft_len)
-    ]
-    options.check_record(record, force)
-    text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=options.keys_on_stdin())
-    wanted = options.request(
-        text,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        seed=seed,
-        stop=stop,
-        raw=raw,
-    )
-    if not wanted.messages:
+    configs = [lane.config(decoder, draft_len) for decoder, draft_len in parse_lanes(lanes, lane.draft_len)]
+    output.check()
+    request = sampling.request(prompt.read())
+    if not request.messages:
         raise UsageError("There is no prompt to race on.", "Give it with -p, --prompt-file or on stdin.")
-    screen = options.on_terminal() and not (plain or json)
-    appearance = look(theme, ascii, no_mouse) if screen else None
+    screen = options.on_terminal() and not (output.plain or output.json)
+    appearance = look(looks.theme, looks.ascii, looks.no_mouse) if screen else None
     prepare(configs)
-    debug = bool(ctx.obj)
+    record, force, debug = output.record, output.force, bool(ctx.obj)
     if appearance is not None:
         open_monitor(
-            appearance, configs[0], wanted, race_lanes=configs, record=record, force=force, debug=debug
+            appearance, configs[0], request, race_lanes=configs, record=record, force=force, debug=debug
         )
     else:
-        decode(configs, wanted, record=record, force=force, json=json, debug=debug)
+        decode(configs, request, record=record, force=force, json=output.json, debug=debug)
 
 
 def parse_lanes(text: str, draft_len: int) -> list[tuple[str, int]]:
     """Read "ar,sd:6,ssd" as decoders with their draft_len. Raises: UsageError."""
-    lanes = []
-    for word in text.split(","):
-        decoder, colon, own_draft_len = word.strip().partition(":")
-        if colon and not own_draft_len.isdecimal():
-            raise UsageError(
-                f"--lanes has {word!r}, but after the colon it takes a number of tokens, like sd:6."
-            )
-        lanes.append((decoder, int(own_draft_len) if colon else draft_len))
+    lanes = [options.parse_lane(word, draft_len, "--lanes") for word in text.split(",")]
     if not 2 <= len(lanes) <= 4:
         raise UsageError(f"--lanes names {len(lanes)}, but a race has two to four lanes.")
     return lanes
@@ -126,7 +88,7 @@ def decode(
     report = Report(None if json else TextStream(sys.stdout))
     engine = Headless(EngineClient.start(debug=debug), report.feed, report.say)
     try:
-        with terminable(), engine:
+        with engine:
             for lane, config in enumerate(configs):
                 engine.do(Load(lane=lane, config=config))
             if record is not None:

@@ -25,7 +25,7 @@ def replay(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FILE…", help="A recording, or several as a race; without one, those at hand."
+            metavar="FILE…", help="A recording, or several side by side; without one, those at hand."
         ),
     ] = None,
     check: Annotated[
@@ -49,7 +49,10 @@ def replay(
     once: options.Once = False,
     size: options.Size = "",
 ) -> None:
-    """Play a recording on the monitor; needs no GPU and no engine."""
+    """Play a recording on the monitor; needs no GPU and no engine.
+
+    Several are shown, or summed up with --json, side by side; exit code 1 if outputs differ that must be equal.
+    """
     if not files:
         recover_all() if recover else list_recordings()
         return
@@ -60,8 +63,10 @@ def replay(
     paths = [file if str(file) == "-" else find_recording(file) for file in files]
     path = paths[0]
     on_screen = once or (options.on_terminal() and not (plain or json or check or dump or str(path) == "-"))
-    if len(paths) > 1:
-        check_side_by_side(paths, on_screen=on_screen, follow=follow)
+    if len(paths) > 1 and (check or dump or follow or any(str(each) == "-" for each in paths)):
+        raise UsageError(
+            "--check, --dump, --follow and a pipe (-) take one recording, not several side by side."
+        )
     if check:
         check_recording(path, follow)
     elif dump:
@@ -71,16 +76,12 @@ def replay(
 
         frame = options.parse_size(size) if once else None
         open_replay(look(theme, ascii, no_mouse, frame), paths, follow=follow and not once)
+    elif len(paths) > 1:
+        from specmon.tui.commands.side_by_side import compare_recordings
+
+        compare_recordings(paths, json)
     else:
         print_recording(path, follow, json)
-
-
-def check_side_by_side(paths: list[Path], *, on_screen: bool, follow: bool) -> None:
-    """Raises: UsageError where several recordings cannot be shown."""
-    if not on_screen or follow or any(str(path) == "-" for path in paths):
-        raise UsageError(
-            "Several recordings are shown side by side, on a terminal or with --once, and are not followed."
-        )
 
 
 def events_of(path: Path, follow: bool, warn: Callable[[str], object] = say) -> Iterator[Event]:

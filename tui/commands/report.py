@@ -110,8 +110,9 @@ def race_lines(figures: RaceSummary) -> list[str]:
             f"{_figure('{:.2f}', lane.branch_hit_rate) or '–':>6}"
             f"{_figure('{:.2f}×', ratio) or 'n/a':>7}"
         )
+    compared = "All outputs" if None not in figures.ratios else "The outputs that can be compared"
     outputs = {
-        True: "All outputs are equal.",
+        True: f"{compared} are equal.",
         False: f"Outputs differ from token {figures.first_difference} on.",
         None: "Outputs are not compared.",
     }

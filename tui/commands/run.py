@@ -10,7 +10,14 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
-from specmon.tui.commands.ending import terminable
+from specmon.tui.commands.option_groups import (
+    LaneOptions,
+    LookOptions,
+    OutputOptions,
+    PromptOptions,
+    SamplingOptions,
+    grouped,
+)
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
 from specmon.tui.commands.screen import look, open_monitor
@@ -19,71 +26,38 @@ if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
 
 
+@grouped
 def run(
     ctx: typer.Context,
-    prompt: options.Prompt = None,
-    prompt_file: options.PromptFile = None,
+    prompt: PromptOptions,
     decoder: options.DecoderName = "ssd",
-    target: options.Target = "smollm2",
-    draft: options.Draft = "auto",
-    draft_len: options.DraftLen = 4,
-    fan_out: options.FanOut = "1",
-    recipe: options.Recipe = "auto",
-    backend: options.Backend = "auto",
-    devices: options.Devices = "auto",
-    max_new_tokens: options.MaxNewTokens = 256,
-    temperature: options.Temperature = 0.0,
-    top_p: options.TopP = 1.0,
-    top_k: options.TopK = 0,
-    seed: options.Seed = 0,
-    stop: options.Stop = None,
-    raw: options.Raw = False,
-    record: options.Record = None,
-    force: options.Force = False,
-    plain: options.Plain = False,
-    json: options.Json = False,
-    theme: options.Theme = None,
-    ascii: options.Ascii = False,
-    no_mouse: options.NoMouse = False,
+    *,
+    lane: LaneOptions,
+    sampling: SamplingOptions,
+    output: OutputOptions,
+    looks: LookOptions,
     once: options.Once = False,
     size: options.Size = "",
 ) -> None:
     """Open the monitor; with a prompt and no terminal, or --plain or --json, decode one request."""
-    config = options.lane_config(
-        decoder=decoder,
-        target=target,
-        draft=draft,
-        recipe=recipe,
-        backend=backend,
-        devices=devices,
-        draft_len=draft_len,
-        fan_out=fan_out,
-    )
-    options.check_record(record, force)
-    if once and (plain or json):
+    config = lane.config(decoder)
+    output.check()
+    headless = output.plain or output.json
+    if once and headless:
         raise UsageError("--once, --plain and --json exclude each other.")
-    screen = options.on_terminal() and not (plain or json or once)
-    text = options.read_prompt(prompt, prompt_file, stdin_is_terminal=options.keys_on_stdin())
+    screen = options.on_terminal() and not (headless or once)
+    text = prompt.read()
     if text is None and not screen:
         raise UsageError("There is no prompt.", "Give it with -p, --prompt-file or on stdin.")
-    wanted = options.request(
-        text,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        seed=seed,
-        stop=stop,
-        raw=raw,
-    )
+    request = sampling.request(text)
     cells = options.parse_size(size) if once else None
-    appearance = look(theme, ascii, no_mouse, cells) if screen or once else None
+    appearance = look(looks.theme, looks.ascii, looks.no_mouse, cells) if screen or once else None
     prepare([config])
-    debug = bool(ctx.obj)
+    record, force, debug = output.record, output.force, bool(ctx.obj)
     if appearance is not None:
-        open_monitor(appearance, config, wanted, record=record, force=force, debug=debug)
+        open_monitor(appearance, config, request, record=record, force=force, debug=debug)
     else:
-        decode(config, wanted, record=record, force=force, json=json, debug=debug)
+        decode(config, request, record=record, force=force, json=output.json, debug=debug)
 
 
 def decode(
@@ -101,7 +75,7 @@ def decode(
     report = Report(None if json else TextStream(sys.stdout))
     engine = Headless(EngineClient.start(debug=debug), report.feed, report.say)
     try:
-        with terminable(), engine:
+        with engine:
             engine.do(Load(config=config))
             if record is not None:
                 engine.record(record, force)

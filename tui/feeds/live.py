@@ -13,7 +13,10 @@ from specmon.tui.feeds.feed import Died, FeedItem
 
 PATIENCE_S = 20.0  #: for an engine that has a recording to close
 LOADING_PATIENCE_S = 0.5
-POLL_BUDGET_S, BATCH = 0.04, 256  #: what comes faster waits, so that keys and painting never do
+POLL_BUDGET_S, BATCH = (
+    0.008,
+    256,
+)  #: what comes faster waits for the next poll, so that keys and painting never do
 
 
 class LiveFeed:
@@ -25,6 +28,7 @@ class LiveFeed:
         self._recording: str | None = None
         self._mourned = False
         self._loading = False
+        self.more = False  # whether the last poll left something
 
     def start(self) -> None:
         """Spawn the engine process."""
@@ -38,10 +42,10 @@ class LiveFeed:
             return []
         items: list[FeedItem] = []
         stop_at = time.monotonic() + POLL_BUDGET_S
-        while more := client.poll(BATCH):
-            items += more
-            if time.monotonic() >= stop_at:
-                break
+        self.more = False
+        while not self.more and (batch := client.poll(BATCH)):
+            items += batch
+            self.more = time.monotonic() >= stop_at
         for item in items:
             if isinstance(item, Recording):
                 self._recording = item.path

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from specmon.core.engine.messages import Progress
 from specmon.core.events import Event, Round
+from specmon.core.metrics.race import Unlike
 from specmon.core.session.follow import follow as events_as_they_come
 from specmon.core.session.ranges import EventRanges
 from specmon.core.session.reader import SessionReader
@@ -27,8 +28,8 @@ class ReplayFeed:
 
     Only stops are kept in memory; events are read where they are shown. Moving back, or far on, starts over:
     `Rewound`, what later events cannot be read without, and the events from the start of a turn on. `left_out`
-    counts the present turn's rounds before those, where it has too many for that. `unlike`: see
-    `SideBySideFeed`.
+    counts the present turn's rounds before those, where it has too many for that. `unpaired` says of recordings
+    side by side that they hold different numbers of turns.
     With `follow` the file may still grow, its events are kept, and playing means standing at its newest round.
     """
 
@@ -40,7 +41,7 @@ class ReplayFeed:
         self.playback = Playback()
         self.loaded = False
         self.left_out = 0
-        self.unlike: tuple[str, ...] = ()
+        self.unpaired = ""
         self._follow = follow
         self._clock = clock
         self._reader: SessionReader | None = None
@@ -66,6 +67,11 @@ class ReplayFeed:
     def is_race(self) -> bool:
         """Whether several lanes were made ready before anything was decoded."""
         return self.playback.stops.lanes_at_start > 1
+
+    @property
+    def unlike(self) -> Unlike:
+        """What forbids to compare lanes of the present turn; those of one recording are alike."""
+        return {}
 
     def poll(self) -> list[FeedItem]:
         """The events that became visible since the last call."""

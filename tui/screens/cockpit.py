@@ -30,7 +30,8 @@ from specmon.tui.view import View
 from specmon.tui.widgets.acceptance_panel import AcceptancePanel
 from specmon.tui.widgets.bandwidth_panel import BandwidthPanel
 from specmon.tui.widgets.ms_per_token_panel import MsPerTokenPanel
-from specmon.tui.widgets.panel import Panel, RoundPicked
+from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.pointing import RoundHovered, RoundPicked
 from specmon.tui.widgets.round_panel import RoundPanel
 from specmon.tui.widgets.rounds_panel import RoundsPanel
 from specmon.tui.widgets.shares_panel import SharesPanel
@@ -126,7 +127,9 @@ class Cockpit(Stage):
         super().__init__(setup)
         self.lane = 0
         self.turn: int | None = None  # None follows the newest turn
-        self.selected: int | None = None
+        self._selected: int | None = None
+        self.hovered: int | None = None  # the round under the mouse
+        self._hover_waits = False  # to be drawn
         self.fates = True
         self.filter: RoundFilter | None = None
         self.ghosts = False
@@ -162,8 +165,41 @@ class Cockpit(Stage):
     # --- what is shown --------------------------------------------------------------------------------------
 
     def view(self) -> View:
-        """The moment to draw."""
-        raise NotImplementedError
+        """The moment to draw; a subclass adds what only it knows."""
+        pump = self.pump
+        _, seconds_behind = pump.behind
+        return View(
+            ledger=pump.ledger,
+            lane=self.lane,
+            turn=self.turn_index,
+            selected=self.selected,
+            hovered=self.hovered,
+            mode="FROZEN" if pump.frozen else "LIVE",
+            ascii=self.setup.ascii,
+            fates=self.fates,
+            filter=self.filter,
+            ghosts=self.ghosts,
+            window=self.window_tokens,
+            window_chosen=self.window is not None,
+            recording=pump.recording,
+            behind_ns=round(seconds_behind * 1e9),
+            lost=pump.lost,
+        )
+
+    @property
+    def selected(self) -> int | None:
+        """The round that was picked, by its position in the turn; None follows the newest."""
+        return self._selected
+
+    @selected.setter
+    def selected(self, position: int | None) -> None:
+        self._selected = position
+        self.hovered = None  # until the mouse comes to another round
+
+    @property
+    def pointed_at(self) -> int | None:
+        """The round under the mouse, else the selected one."""
+        return self.selected if self.hovered is None else self.hovered
 
     def tick(self, changed: bool) -> None:
         if self.deck.stale:
@@ -193,6 +229,10 @@ class Cockpit(Stage):
 
     def hint_keys(self) -> list[Binding]:
         """The keys the hint row tells of."""
+        return self.keys
+
+    def help_keys(self) -> list[Binding]:
+        """The keys the help lists."""
         return self.keys
 
     @property
@@ -268,6 +308,17 @@ class Cockpit(Stage):
         self.selected = message.position
         self.draw_now()
 
+    def on_round_hovered(self, message: RoundHovered) -> None:
+        """The mouse came to another round; of many it passes at once only the last is drawn."""
+        self.hovered = message.position
+        if not self._hover_waits:
+            self._hover_waits = True
+            self.call_after_refresh(self._draw_hovered)
+
+    def _draw_hovered(self) -> None:
+        self._hover_waits = False
+        self.draw_now()
+
     def action_pan(self, by: int) -> None:
         self._timeline.pan(by)
 
@@ -297,7 +348,7 @@ class Cockpit(Stage):
         self.app.push_screen(FormulasScreen(self.setup, self.lane_metrics, self.turn_metrics))
 
     def action_help(self) -> None:
-        self.app.push_screen(HelpScreen(self.setup, self.hint_keys()))
+        self.app.push_screen(HelpScreen(self.setup, self.help_keys()))
 
     @property
     def _text(self) -> TextPanel:
@@ -316,7 +367,7 @@ class Cockpit(Stage):
     def action_select(self, by: int) -> None:
         rounds, wanted = self.rounds, self.filter
         newest = len(rounds) - 1
-        at = (newest if self.selected is None else self.selected) + by
+        at = (newest if self.pointed_at is None else self.pointed_at) + by
         while wanted is not None and 0 <= at <= newest and not wanted(rounds[at]):
             at += by
         if at < 0 and wanted is not None:
@@ -339,10 +390,12 @@ class Cockpit(Stage):
 
     def action_pin(self) -> None:
         newest = len(self.rounds) - 1
-        self.selected = newest if self.selected is None and newest >= 0 else None
+        pinned = newest if self.hovered is None else self.hovered
+        self.selected = pinned if self.selected is None and newest >= 0 else None
         self.draw_now()
 
     def action_detail(self) -> None:
+        self.selected = self.pointed_at
         self.action_zoom("round")
 
     def action_next_miss(self) -> None:

@@ -12,7 +12,6 @@ from specmon.tui.screens.arrangement import Chrome
 from specmon.tui.screens.cockpit import JUMP_KEYS, LAST_KEYS, SELECT_KEYS, VIEW_KEYS, ZOOM_KEYS, Cockpit
 from specmon.tui.screens.keys import key
 from specmon.tui.screens.stage import Setup
-from specmon.tui.view import View
 
 if TYPE_CHECKING:
     from specmon.tui.screens.race import RaceScreen
@@ -47,25 +46,6 @@ class LaneScreen(Cockpit):
         super().__init__(setup)
         self.race = race
         self.lane = lane
-
-    def view(self) -> View:
-        _, seconds_behind = self.pump.behind
-        return View(
-            ledger=self.pump.ledger,
-            lane=self.lane,
-            turn=self.turn_index,
-            selected=self.selected,
-            mode="FROZEN" if self.pump.frozen else "LIVE",
-            ascii=self.setup.ascii,
-            fates=self.fates,
-            filter=self.filter,
-            ghosts=self.ghosts,
-            window=self.window_tokens,
-            window_chosen=self.window is not None,
-            recording=self.pump.recording,
-            behind_ns=round(seconds_behind * 1e9),
-            lost=self.pump.lost,
-        )
 
     def on_items(self, items: Sequence[FeedItem]) -> None:
         """The race goes on, seen or not."""

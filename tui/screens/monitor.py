@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.widget import Widget
 
@@ -38,7 +38,7 @@ from specmon.tui.screens.conversation import Conversation
 from specmon.tui.screens.death import DeathScreen
 from specmon.tui.screens.history import History
 from specmon.tui.screens.keys import key
-from specmon.tui.screens.prompt import Prompt
+from specmon.tui.screens.prompt import PROMPT_KEYS, Prompt
 from specmon.tui.screens.prompt_line import prompt_line, welcome_lines
 from specmon.tui.screens.prompts import PromptsScreen
 from specmon.tui.screens.recovery import LeftBehind
@@ -145,24 +145,14 @@ class MonitorScreen(Cockpit):
         return places
 
     def view(self) -> View:
-        pump = self.pump
-        _, seconds_behind = pump.behind
-        return View(
-            ledger=pump.ledger,
-            lane=self.lane,
-            turn=self.turn_index,
-            selected=self.selected,
-            mode="FROZEN" if pump.frozen else "LIVE",
-            ascii=self.setup.ascii,
-            fates=self.fates,
-            filter=self.filter,
-            ghosts=self.ghosts,
-            window=self.window_tokens,
-            window_chosen=self.window is not None,
-            recording=None if self.phase == "dead" else pump.recording,
-            behind_ns=round(seconds_behind * 1e9),
-            lost=pump.lost,
-        )
+        view = super().view()
+        return replace(view, recording=None) if self.phase == "dead" else view
+
+    def hint_keys(self) -> list[Binding]:
+        return PROMPT_KEYS if self.prompt.has_focus else super().hint_keys()
+
+    def help_keys(self) -> list[Binding]:
+        return [*PROMPT_KEYS, *super().help_keys()]
 
     def draw_lines(self, places: Places) -> None:
         super().draw_lines(places)

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from textual import events
+from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
 from specmon.tui.screens.history import History
+from specmon.tui.screens.keys import key
 
 MAX_ROWS = 5
+
+#: the keys that act while the prompt is entered, for hints and help
+PROMPT_KEYS: list[Binding] = [
+    key("enter", "send", "send", "send the prompt", section="Prompt", shown="Enter", hint=True),
+    key("ctrl+j", "break_line", "new line", "begin a new line", section="Prompt", hint=True),
+    key("up down", "recall", "earlier", "earlier prompts", section="Prompt", shown="↑ ↓", hint=True),
+    key(
+        "escape",
+        "leave",
+        "leave",
+        "leave the prompt and keep its text",
+        section="Prompt",
+        shown="Esc",
+        hint=True,
+    ),
+    key("ctrl+c", "interrupt", "cancel", "cancel; twice quits", section="Prompt", hint=True),
+]
 
 
 class Prompt(TextArea):

@@ -41,12 +41,12 @@ def progress_line(monitor: MonitorScreen) -> Line:
     if progress is None:
         return [(" starting the engine", "muted")] if monitor.phase == "starting" else []
     signs = glyphs(monitor.setup.ascii)
-    line: Line = [(f" {safe_text(progress.what)} ", "text")]
+    line: Line = [(" ", "text")]
     if progress.fraction is not None:
         drawn = bar(progress.fraction, BAR_CELLS, signs)
         line += [(drawn, "accent"), (signs.rest * (BAR_CELLS - len(drawn)), "idle")]
-        line.append((f" {100 * progress.fraction:.0f} %", "muted"))
-    return line
+        line.append((f" {100 * progress.fraction:3.0f} % ", "muted"))
+    return [*line, (safe_text(progress.what), "text")]
 
 
 def welcome_lines(monitor: MonitorScreen, width: int, height: int) -> list[Line]:

@@ -26,10 +26,11 @@ from specmon.tui.feeds.live import LiveFeed
 from specmon.tui.screens.keys import key
 from specmon.tui.screens.lane import LaneScreen
 from specmon.tui.screens.race_board import END_KEYS, LOOK_KEYS, RaceBoard
-from specmon.tui.screens.race_lines import recording_note
 from specmon.tui.screens.stage import Setup
 from specmon.tui.widgets.cells import safe_text
+from specmon.tui.widgets.glyphs import glyphs
 from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.recording_note import recording_note
 
 _FREEZE = "freeze the view, never the race"
 _AGAIN = "run the race again, starting order rotated"
@@ -75,11 +76,13 @@ class RaceScreen(RaceBoard):
     def waits_for(self) -> str | None:
         if self.phase != "loading":
             return None
+        lane = f"lane {'ABCD'[self._loading]}, {self.lanes[self._loading].decoder.upper()}"
         progress = self.pump.progress
-        return safe_text(progress.what) if progress else "loading the lanes"
+        return f"{lane}: {safe_text(progress.what)}" if progress else lane
 
     def title_right(self, narrow: bool) -> Line:
-        return [*recording_note(self, narrow), (f"{self._decoding()} ", "muted")]
+        recording = recording_note(self.pump.recording, glyphs(self.setup.ascii), roomy=not narrow)
+        return [*recording, (f"{' ' if recording else ''}{self._decoding()} ", "muted")]
 
     def _decoding(self) -> str:
         """Whose turn it is: the lane of the newest round."""

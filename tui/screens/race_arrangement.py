@@ -8,6 +8,7 @@ from specmon.tui.screens.arrangement import MIN_HEIGHT, MIN_WIDTH, TALL, WIDE, P
 from specmon.tui.widgets.lines import FRAMED_FROM
 
 LOW_STRIP_ROWS = 2
+CHART_ROWS = 16  # no more than these
 
 
 def arrange_race(width: int, height: int, lanes: int, *, strip_rows: int = 0) -> Places:
@@ -37,7 +38,7 @@ def arrange_race(width: int, height: int, lanes: int, *, strip_rows: int = 0) ->
 
 
 def _wide(body: Region, lanes: int) -> Places:
-    chart = min(10, body.height // 4)
+    chart = min(CHART_ROWS, body.height // 4)
     standings = max(lanes + 5, FRAMED_FROM)
     tall = body.height - chart - standings
     places: Places = {}

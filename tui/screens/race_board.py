@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.geometry import Size
 
 from specmon.core.engine.messages import Request
-from specmon.core.metrics.race import Race, standings
+from specmon.core.metrics.race import Race, Unlike, standings
 from specmon.core.metrics.race_tokens import difference_at
 from specmon.core.metrics.race_why import race_why
 from specmon.tui.screens.arrangement import Places, too_small
@@ -69,18 +69,14 @@ class RaceBoard(Stage):
 
     Args:
         lanes: how many there are room for; `numbers` their numbers in the stream, in this order.
-        unlike: in what recordings differ that cannot be compared for it.
     """
 
     AUTO_FOCUS = ""
     LINE_IDS: ClassVar[tuple[str, ...]] = ("title", "fair", "race-why", "output", "hints", "too-small")
 
-    def __init__(
-        self, setup: Setup, lanes: int, *, unlike: tuple[str, ...] = (), strip_rows: int = 0
-    ) -> None:
+    def __init__(self, setup: Setup, lanes: int, *, strip_rows: int = 0) -> None:
         super().__init__(setup)
         self.n_lanes = lanes
-        self.unlike = unlike
         self.with_prefill = False
         self._strip_rows = strip_rows
         self.standings = self._worked_out()
@@ -121,6 +117,16 @@ class RaceBoard(Stage):
     def side_by_side(self) -> bool:
         """Whether the lanes are recordings made apart."""
         return False
+
+    @property
+    def unlike(self) -> Unlike:
+        """In what the lanes' recordings differ that cannot be compared for it."""
+        return {}
+
+    @property
+    def unpaired(self) -> str:
+        """What is left out because recordings hold different numbers of turns; empty where nothing is."""
+        return ""
 
     def title_right(self, narrow: bool) -> Line:
         """What stands at the right of the title."""

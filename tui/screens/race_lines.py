@@ -8,8 +8,7 @@ from specmon.core.events import Lane, Sampling, Turn
 from specmon.core.metrics.race import DRAIN_LIMIT, Race
 from specmon.core.metrics.race_why import race_why
 from specmon.tui.widgets.cells import clip, safe_text
-from specmon.tui.widgets.lines import Line, spread
-from specmon.tui.widgets.numbers import size
+from specmon.tui.widgets.lines import Line, line_width, spread
 from specmon.tui.widgets.status_line import short_devices
 
 if TYPE_CHECKING:
@@ -82,29 +81,29 @@ def _narrow(board: RaceBoard) -> bool:
     return board.app.size.width < ROOMY
 
 
-def recording_note(board: RaceBoard, narrow: bool) -> Line:
-    """Whether the race is recorded, at the right of the title."""
-    recording = board.pump.recording
-    if recording is None or recording.path is None:
-        return []
-    if narrow:
-        return [("● REC ", "rejected")]
-    return [("● REC ", "rejected"), (f"{recording.seconds:,.1f} s {size(recording.bytes)} ", "muted")]
-
-
 def fair_line(board: RaceBoard) -> Line:
     """How the clocks run, what the race costs beside them, and what makes it doubtful."""
     if board.waits_for is not None:
         return [(" LOADING ", "accent"), (board.waits_for, "text")]
     race = board.standings
     line: Line = [(" FAIR ", "title"), (_rules(board), "text")]
+    warnings: Line = [(f" UNPAIRED {board.unpaired}.", "warning")] if board.unpaired else []
     if race.unlike:
-        return [(" UNLIKE ", "warning"), (f"no ratio: {', '.join(race.unlike)}. ", "warning"), *line]
-    if race.switching_ns >= 0 and race.wall_ns and not _narrow(board) and not board.side_by_side:
-        wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
-        parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
-        line.append((f"  Wall {wall_s:.2f} s = {parts}.", "muted"))
-    return [*line, *_drain(race, _narrow(board))]
+        warnings = [(f" UNLIKE {_no_ratio(race)}.", "warning"), *warnings]
+    if warnings:
+        return [*warnings, *line]
+    line += _drain(race, _narrow(board))
+    wall = [] if board.side_by_side else _wall(race)
+    return line + wall if line_width(line + wall) < board.app.size.width else line
+
+
+def _wall(race: Race) -> Line:
+    """The time the whole race took, in its parts."""
+    if race.switching_ns < 0 or not race.wall_ns:
+        return []
+    wall_s, switching_s = race.wall_ns / 1e9, race.switching_ns / 1e9
+    parts = f"{wall_s - switching_s:.2f} s lanes + {switching_s:.2f} s switching"
+    return [(f"  Wall {wall_s:.2f} s = {parts}.", "muted")]
 
 
 def _rules(board: RaceBoard) -> str:
@@ -142,13 +141,23 @@ def output_line(board: RaceBoard) -> Line:
     race = board.standings
     rows = race.standings
     line: Line = [(" OUTPUT ", "title")]
-    if race.unlike:
-        return [*line, (f"no ratio: {', '.join(race.unlike)}", "warning")]
+    no_banner = "fair" not in board.deck.places
+    left_out: Line = [(f"  {board.unpaired}", "warning")] if board.unpaired and no_banner else []
+    if all(row.unlike for row in rows[1:]) and race.unlike:
+        return [*line, (_no_ratio(race), "warning"), *left_out]
     short = [row.letter for row in rows if row.turns_too_short]
-    if short and "fair" not in board.deck.places:
+    if short and no_banner:
         line.append((f"turns too short: {', '.join(short)}  ", "warning"))
     for row in rows[1:]:
         wrong = row.verdict.equal is False or row.failed
         line.append((f"{row.letter} {row.verdict.output}  ", "error" if wrong else "text"))
+    line += left_out
     provisional = any(row.verdict.provisional for row in rows)
     return [*line, (" ~ until all finish", "muted")] if provisional else line
+
+
+def _no_ratio(race: Race) -> str:
+    """Why lanes cannot be compared with the first; which, where others can."""
+    unlike = [row.letter for row in race.standings if row.unlike]
+    which = "" if len(unlike) == len(race.standings) - 1 else f" for {' and '.join(unlike)}"
+    return f"no ratio{which}: different {', '.join(race.unlike)}"

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from specmon.core.engine.messages import Progress
+from specmon.core.metrics.race import Unlike
 from specmon.tui.feeds.feed import FeedItem, Warned
 from specmon.tui.feeds.replay import ReplayFeed
 from specmon.tui.screens.arrangement import Places
@@ -39,14 +40,16 @@ class RaceReplayScreen(Player, RaceBoard):
     ]
 
     def __init__(self, setup: Setup, feed: ReplayFeed, lanes: int, *, leaves: bool = False) -> None:
-        super().__init__(setup, lanes, unlike=feed.unlike, strip_rows=TALL_ROWS)
         self.feed = feed
+        super().__init__(setup, lanes, strip_rows=TALL_ROWS)
         self.strip = FileStrip(feed.playback, glyphs(setup.ascii))
         self._leaves = leaves
 
     @property
     def state(self) -> str:
-        return f"REPLAY RACE {'▌▌' if not self.feed.playback.playing else '▶'}"
+        turn, turns, _, _ = self.feed.playback.place()
+        place = f" turn {turn}/{turns}" if turns > 1 else ""
+        return f"REPLAY RACE {'▌▌' if not self.feed.playback.playing else '▶'}{place}"
 
     @property
     def file(self) -> str | None:
@@ -55,6 +58,14 @@ class RaceReplayScreen(Player, RaceBoard):
     @property
     def side_by_side(self) -> bool:
         return len(self.feed.paths) > 1
+
+    @property
+    def unlike(self) -> Unlike:
+        return self.feed.unlike
+
+    @property
+    def unpaired(self) -> str:
+        return self.feed.unpaired
 
     def title_right(self, narrow: bool) -> Line:
         playback = self.feed.playback

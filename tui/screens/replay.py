@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import msgspec
@@ -66,24 +67,15 @@ class ReplayScreen(Player, Cockpit):
     def chrome(self) -> Chrome:
         if self._tall:
             return Chrome((("status", 1), ("why", 1), ("strip", 5)), prompt_rows=0)
-        return Chrome((("status", 1), ("strip", 3)), prompt_rows=0)
+        return Chrome((("status", 1), ("why", 1), ("strip", 3)), prompt_rows=0)
 
     def view(self) -> View:
         turn, turns, round_, rounds = self.playback.place()
         here = self.playback.here
         speed = self.playback.speed
-        return View(
-            ledger=self.pump.ledger,
-            lane=self.lane,
-            turn=self.turn_index,
-            selected=self.selected,
+        return replace(
+            super().view(),
             mode="ALL" if self.playback.ended else "LIVE",
-            ascii=self.setup.ascii,
-            fates=self.fates,
-            filter=self.filter,
-            ghosts=self.ghosts,
-            window=self.window_tokens,
-            window_chosen=self.window is not None,
             replay=ReplayStatus(
                 name=self.feed.path.name,
                 paused=not self.playback.playing,
@@ -157,6 +149,6 @@ class ReplayScreen(Player, Cockpit):
         if here is None or not rounds:
             self.say("no round here")
             return
-        round_ = rounds[-1 if self.selected is None else self.selected]
+        round_ = rounds[-1 if self.pointed_at is None else self.pointed_at]
         self.app.copy_to_clipboard(msgspec.json.encode(round_).decode())
         self.say(f"round {round_.index} copied")

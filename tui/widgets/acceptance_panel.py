@@ -12,7 +12,15 @@ from specmon.tui.view import View
 from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_width, in_panel, is_framed, line_width
+from specmon.tui.widgets.lines import (
+    Line,
+    Title,
+    body_height,
+    body_width,
+    in_panel,
+    is_framed,
+    line_width,
+)
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.numbers import count, short
 from specmon.tui.widgets.panel import Panel
@@ -21,7 +29,7 @@ HIT_BAR = 20  # cells of a hit rate's bar, at most
 
 
 def render_acceptance(view: View, width: int, height: int) -> list[Line]:
-    """Draw the view's turn: a table by position where there is height, else one line."""
+    """Draw the view's turn: a table by position where there is height, else its rates in one line."""
     signs = glyphs(view.ascii)
     turn = turn_of(view)
     if turn is None:
@@ -33,17 +41,26 @@ def render_acceptance(view: View, width: int, height: int) -> list[Line]:
         body = _table(turn, body_width(width, height), height - 2, signs)
         return in_panel(Title(number=8, name="acceptance", note=note), body, width, height, signs)
     note = [("KV ", "muted"), (_kv_range(turn, signs), "text")]
-    return in_panel(
-        Title(number=8, name="acceptance", note=note), _short(view, turn, width), width, height, signs
-    )
+    foot = _foot(turn) if body_height(width, height) > 1 else []
+    body = [_short(view, turn, width, alone=not foot), *foot]
+    return in_panel(Title(number=8, name="acceptance", note=note), body, width, height, signs)
 
 
 def _table(turn: TurnMetrics, cells: int, rows: int, signs: Glyphs) -> list[Line]:
-    head: Line = [*_tau(turn), ("   ", "text"), (count(turn.n_rounds), "text"), (" rounds   ", "muted")]
+    head: Line = [
+        *_tau(turn),
+        ("   ", "text"),
+        (count(turn.n_rounds), "text"),
+        (f" {_rounds(turn)}   ", "muted"),
+    ]
     head += [(count(turn.n_tokens), "text"), (" tokens", "muted")]
     foot = _foot(turn)
     table = _positions(turn, cells, signs)
     return [head, *table[: max(rows - 1 - len(foot), 0)], *foot]
+
+
+def _rounds(turn: TurnMetrics) -> str:
+    return "round" if turn.n_rounds == 1 else "rounds"
 
 
 def _tau(turn: TurnMetrics) -> Line:
@@ -98,23 +115,24 @@ def _foot(turn: TurnMetrics) -> list[Line]:
     return [hits, line]
 
 
-def _short(view: View, turn: TurnMetrics, width: int) -> list[Line]:
+def _short(view: View, turn: TurnMetrics, width: int, *, alone: bool) -> Line:
+    """Rates in one line; `alone`, also those that the lines below would say."""
     line = [*_tau(turn)]
     fields: list[Line] = []
     if positions := turn.positions():
         rates = " ".join(short(position.unconditional) for position in positions)
         fields.append([("  pos ", "muted"), (rates, "accepted")])
-    if turn.branch_hit_rate is not None:
+    if alone and turn.branch_hit_rate is not None:
         fields.append([("  hit ", "muted"), (short(turn.branch_hit_rate), "hit")])
     if (needed := _break_even(view, turn)) is not None:
         fields.append([("  break-even τ ", "muted"), (f"{needed:.2f}", "text")])
-    fields.append([("  " + count(turn.n_rounds), "text"), (" rounds", "muted")])
-    if turn.tokens_per_s is not None:
+    fields.append([("  " + count(turn.n_rounds), "text"), (f" {_rounds(turn)}", "muted")])
+    if alone and turn.tokens_per_s is not None:
         fields.append([(f"  {turn.tokens_per_s:,.0f}", "text"), (" tok/s", "muted")])
     for field in fields:
         if line_width(line) + line_width(field) < width:
             line += field
-    return [line]
+    return line
 
 
 def _break_even(view: View, turn: TurnMetrics) -> float | None:

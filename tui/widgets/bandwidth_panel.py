@@ -47,6 +47,7 @@ def render_bandwidth(view: View, width: int, height: int) -> list[Line]:
         roles = _roles(devices)
         body = [_whole(device, role, cells, signs) for device, role in zip(devices, roles, strict=True)]
         body.append(_busy_and_ceiling(devices, cells, signs))
+        body += [*_sensors(view, devices, signs), *_how_counted(view, devices, cells)]
     return in_panel(Title(number=6, name=name, note=note, keep_case=True), body, width, height, signs)
 
 
@@ -59,10 +60,13 @@ def _full(view: View, devices: list[DeviceBandwidth], cells: int, signs: Glyphs)
             _counter(device, cells, signs),
         ]
     body.append(_ceiling(view, devices[0], signs))
-    for device in devices:
-        if (sample := view.ledger.telemetry.get(device.device)) is not None:
-            body.append(_telemetry(device.device, sample, signs))
-    return [*body, *_how_counted(view, devices, cells)]
+    return [*body, *_sensors(view, devices, signs), *_how_counted(view, devices, cells)]
+
+
+def _sensors(view: View, devices: list[DeviceBandwidth], signs: Glyphs) -> list[Line]:
+    """Temperature, clock and power of each device that tells."""
+    samples = [(device.device, view.ledger.telemetry.get(device.device)) for device in devices]
+    return [_telemetry(name, sample, signs) for name, sample in samples if sample is not None]
 
 
 def _how_counted(view: View, devices: list[DeviceBandwidth], cells: int) -> list[Line]:
@@ -134,7 +138,7 @@ def _counter(device: DeviceBandwidth, cells: int, signs: Glyphs) -> Line:
         reason = safe_text(device.gpm_note or "", signs.ascii)
         return [(pad(" GPM", NAME), "muted"), (f"{'n/a':>{RATE}}  ", "muted"), (reason, "muted")]
     line = _marked(" GPM", None, device.gpm_fraction, signs.hit, "hit", cells)
-    return [line[0], (f"{'peak':>{RATE}}  ", "muted"), *line[2:]]
+    return [line[0], (f"{'of peak':>{RATE + 1}} ", "muted"), *line[2:]]
 
 
 def _ceiling(view: View, device: DeviceBandwidth, signs: Glyphs) -> Line:
@@ -148,9 +152,9 @@ def _ceiling(view: View, device: DeviceBandwidth, signs: Glyphs) -> Line:
     line: Line = [
         ("100 % = ", "muted"),
         (f"{gigabytes(device.ceiling)} GB/s", "text"),
-        (f" read{shared}", "muted"),
+        (shared, "muted"),
     ]
-    return [*line, (f": {safe_text(source, signs.ascii)}", "muted")] if source else line
+    return [*line, (f", {safe_text(source, signs.ascii)}", "muted")] if source else line
 
 
 def _busy_and_ceiling(devices: list[DeviceBandwidth], cells: int, signs: Glyphs) -> Line:

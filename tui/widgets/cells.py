@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len as width
 
-__all__ = ["clip", "clusters", "pad", "safe_text", "width"]
+__all__ = ["clip", "clusters", "pad", "safe_text", "width", "wrapped"]
 
 _NEWLINE = {False: "↵", True: "\\n"}
 _DROPPED = frozenset(range(0xFE00, 0xFE10)) | {0x200D}  # variation selectors and the emoji joiner
@@ -80,6 +80,28 @@ def clip(text: str, cells: int, ellipsis: str = "…") -> str:
         kept.append(cluster)
         used += cluster_cells
     return "".join(kept) + ellipsis
+
+
+def wrapped(text: str, cells: int, rows: int, ellipsis: str = "…") -> list[str]:
+    """At most `rows` rows of `cells` cells, the last one cut; broken at spaces but for words over half a row."""
+    lines, used = [""], 0
+    for cluster, cluster_cells in clusters(text):
+        if used + cluster_cells > cells:
+            if len(lines) == rows:
+                lines[-1] = clip(lines[-1] + cluster * 2, cells, ellipsis)
+                break
+            before, _, word = ("", "", "") if cluster == " " else lines[-1].rpartition(" ")
+            if before and width(word) <= cells // 2:
+                lines[-1] = before
+            else:
+                word = ""
+            lines.append(word)
+            used = width(word)
+            if cluster == " ":
+                continue
+        lines[-1] += cluster
+        used += cluster_cells
+    return lines
 
 
 def pad(text: str, cells: int, align: str = "<") -> str:

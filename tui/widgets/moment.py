@@ -27,9 +27,9 @@ def race_of(view: View) -> Race:
 
 
 def focus_of(view: View) -> int | None:
-    """Position, in the turn's rounds, of the selected round, else of the newest; None without rounds."""
+    """Position, in the turn's rounds, of the round pointed at, else of the newest; None without rounds."""
     turn = turn_of(view)
     if turn is None or not turn.rounds:
         return None
     newest = len(turn.rounds) - 1
-    return newest if view.selected is None else min(max(view.selected, 0), newest)
+    return newest if view.pointed_at is None else min(max(view.pointed_at, 0), newest)

@@ -62,7 +62,7 @@ def _waiting(turn: TurnMetrics | None, size: int) -> str:
         return "no turn yet"
     decoded = turn.decoded_tokens
     if turn.end is None:
-        return f"the first window closes at {size:,} tokens: {decoded:,} so far"
+        return f"first window at {size:,} tokens: {decoded:,} so far"
     if turn.ms_per_token is None:
         return "the turn ended before its first round"
     return f"{_figure(turn.ms_per_token)} all: ended at {decoded:,} of {size:,} tokens"
@@ -74,8 +74,7 @@ def _windows(view: View) -> list[Window]:
     if lane is None or turn is None:
         return []
     if turn is lane.turns[-1]:
-        series = lane.window_series(view.window)
-        return series[-1] if series else []
+        return lane.conversation_windows(view.window)
     return turn.windows(view.window)
 
 

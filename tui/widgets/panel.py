@@ -7,7 +7,6 @@ from functools import lru_cache
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -21,14 +20,6 @@ from specmon.tui.widgets.palette import Palette
 def default_palette() -> Palette:
     """The palette of a panel nobody gave another."""
     return Palette(load_theme("specmon-dark"))
-
-
-class RoundPicked(Message):
-    """The user pointed at a round: its position in the rounds of the turn on screen."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__()
-        self.position = position
 
 
 class Panel(Widget):

@@ -16,9 +16,13 @@ from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.race_lane_panel import lane_role, lane_sign
 
 AXIS = 7
+NOTE = "one axis for all lanes · where they run in one line their signs take turns"
+NOTE_SHORT = "one axis · signs take turns where lines meet"
+ROOMY = 120  # columns from which there is room for all of it
 LABELS = 12  # cells right of the furthest clock: " ● C 1,024" and more
 
-_Grid = list[list[tuple[str, str]]]
+_Point = tuple[str, str]  # a lane's sign and role
+_Grid = list[list[_Point]]
 _BLANK = (" ", "text")
 
 
@@ -27,17 +31,20 @@ class _End:
     """Where a lane's line ends (`row` from the bottom), and the point it is drawn with."""
 
     standing: Standing
-    point: tuple[str, str]
+    point: _Point
     row: int
     cell: int
 
 
 def render_race_chart(view: View, width: int, height: int) -> list[Line]:
-    """Draw each lane's tokens as points over its own clock, from 0 to the furthest clock."""
+    """Draw each lane's tokens as points over its own clock, from 0 to the furthest clock.
+
+    Where lanes run in one line their signs take turns.
+    """
     signs = glyphs(view.ascii)
     race = race_of(view)
     cells, lines = body_width(width, height), body_height(width, height)
-    note: Line = [("one axis for all lanes", "muted")]
+    note: Line = [(NOTE if width >= ROOMY else NOTE_SHORT, "muted")]
     title = Title(number=None, name="tokens over lane clock", note=note)
     lanes = [standing for standing in race.standings if standing.clock_ns > 0]
     if not lanes or lines < 1:
@@ -53,6 +60,7 @@ def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> li
     furthest = max(standing.clock_ns for standing in lanes)
     most = max(max(standing.n_tokens for standing in lanes), 1)
     grid: _Grid = [[_BLANK] * (cells + LABELS) for _ in range(rows)]
+    points: dict[tuple[int, int], list[_Point]] = {}  # by row and cell
     ends: list[_End] = []
     for standing in lanes:
         point = (lane_sign(standing, signs), lane_role(standing))
@@ -62,8 +70,10 @@ def _plot(lanes: Sequence[Standing], cells: int, rows: int, signs: Glyphs) -> li
             if clock > standing.clock_ns and cell:
                 break
             row, last = _row(standing.tokens_at(clock), most, rows), cell
-            grid[row][cell] = point
+            points.setdefault((row, cell), []).append(point)
         ends.append(_End(standing, point, row, last))
+    for (row, cell), here in points.items():
+        grid[row][cell] = here[cell % len(here)]
     for end in ends:
         grid[end.row][end.cell] = end.point  # no other line hides where one ends
     _write_labels(grid, ends)
@@ -88,7 +98,7 @@ def _write(grid: _Grid, end: _End, row: int) -> bool:
     sign, role = end.point
     text = f" {sign} {end.standing.letter} {count(end.standing.n_tokens)}"
     start, stop = end.cell + 1, end.cell + 1 + len(text)
-    taken = any(cell != " " for cell, _ in grid[row][start:stop])
+    taken = any(cell != " " for cell, _ in grid[row][start : stop + 1])
     if taken or stop > len(grid[row]) or grid[row][end.cell] not in (_BLANK, end.point):
         return False
     grid[row][start:stop] = [(letter, role) for letter in text]

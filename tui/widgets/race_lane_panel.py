@@ -14,7 +14,8 @@ from specmon.tui.widgets.moment import race_of
 from specmon.tui.widgets.numbers import count, ms, percent, short
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
-from specmon.tui.widgets.text_panel import TextState, text_body
+from specmon.tui.widgets.text_panel import text_body
+from specmon.tui.widgets.text_state import TextState
 
 LANE_ROLES = ("device0", "device1", "hit", "bonus")
 
@@ -33,7 +34,8 @@ def render_race_lane(view: View, lane: int, width: int, height: int, state: Text
     note: Line = [_state(standing, lane in view.cut_lanes, signs), *clock]
     name = f"{standing.letter} {lane_sign(standing, signs)} {standing.label}"
     cells, lines = body_width(width, height), body_height(width, height)
-    moment = replace(view, lane=lane, selected=None)
+    turn = view.ledger.lanes[lane].turns.index(standing.turn)
+    moment = replace(view, lane=lane, turn=turn, selected=None)
     if is_framed(width, height):
         body = text_body(moment, cells, lines, state)
     else:
@@ -73,7 +75,8 @@ def _progress(standing: Standing, cells: int, signs: Glyphs) -> Line:
     limit = standing.turn.turn.max_new_tokens
     right: Line = [
         (f"  {standing.n_tokens:>4}/{limit}  ", "text"),
-        (f"{ratio_text(standing, signs):>8} ", "title"),
+        ("vs A", "muted"),
+        (f" {ratio_text(standing, signs):<8}", "title"),
     ]
     room = max(cells - sum(cells_of(text) for text, _ in right), 0)
     filled = bar(standing.n_tokens / limit if limit else 0.0, room, signs)

@@ -39,7 +39,7 @@ TABLE_FROM, TABLE_CELLS = 20, 76  # lines and cells from which the spans are a t
 
 
 def render_round(view: View, width: int, height: int) -> list[Line]:
-    """Draw the selected round of the view's turn, or the newest."""
+    """Draw the round of the view's turn that is pointed at, or the newest."""
     signs = glyphs(view.ascii)
     turn, position = turn_of(view), focus_of(view)
     if turn is None or position is None:
@@ -66,8 +66,8 @@ def _note(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs) -> Line:
 
 def _place(view: View, turn: TurnMetrics) -> Line:
     """Pinned, the newest of all, or one of the many that went by since the figures were last refreshed."""
-    if view.selected is not None:
-        return [("pinned  ", "accent")]
+    if view.pointing:
+        return [(f"{view.pointing}  ", "accent")]
     passed = rounds_a_refresh(turn) if view.mode == "LIVE" and view.replay is None else 1
     if turn.end is None and passed > 1:
         return [(f"1 of {count(passed)} · p pins  ", "muted")]

@@ -16,10 +16,12 @@ from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, fit, in_panel, on_ground
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.numbers import count, ms
-from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.pointing import PointingPanel
 
 DRAFT_CELLS = 16  # least width of the draft column
 KEYS = "n next miss · 0 next a=0 · S slowest · p pin · / filter"
+ROWS_ABOVE = 2  # title and heads, above the first round
+HINTS_FROM = 8  # lines from which the last one tells of the keys
 SEARCHED = 5_000  #: rounds a filter looks at for one drawing
 
 
@@ -44,20 +46,21 @@ class _Column:
     right: bool = False
 
 
-def render_rounds(view: View, width: int, height: int) -> list[Line]:
-    """Draw the newest rounds of the view's turn, or those around the selected one."""
+def render_rounds(view: View, width: int, height: int, *, still: bool = False) -> list[Line]:
+    """Draw the newest rounds of the view's turn, or those around the one pointed at; not for the mouse if `still`."""
     signs = glyphs(view.ascii)
     turn = turn_of(view)
     note: Line = []
     body: list[Line] = [[("no round yet", "muted")]]
     if turn is not None and turn.rounds:
         note = _note(view, turn)
-        body = _table(view, turn, body_width(width, height), body_height(width, height), signs)
+        positions = listed(view, turn, body_height(width, height), still=still)
+        body = _table(view, turn, positions, body_width(width, height), body_height(width, height), signs)
     return in_panel(Title(number=2, name="rounds", note=note), body, width, height, signs)
 
 
 def _note(view: View, turn: TurnMetrics) -> Line:
-    follow = "newest first" if view.selected is None else "pinned"
+    follow = view.pointing or "newest first"
     if view.filter is not None:
         only = safe_text(view.filter.text, view.ascii)
         return [
@@ -68,38 +71,41 @@ def _note(view: View, turn: TurnMetrics) -> Line:
     pace = "" if turn.ms_per_round is None else f"{turn.ms_per_round:.2f} ms a round · "
     return [
         (f"{pace}{count(turn.n_rounds)} rounds · ", "muted"),
-        (follow, "muted" if view.selected is None else "accent"),
+        (follow, "accent" if view.pointing else "muted"),
     ]
 
 
-def _table(view: View, turn: TurnMetrics, cells: int, lines: int, signs: Glyphs) -> list[Line]:
+def _table(
+    view: View, turn: TurnMetrics, positions: list[int], cells: int, lines: int, signs: Glyphs
+) -> list[Line]:
     columns = _columns_for(turn, cells)
     fixed = sum(column.cells + 1 for column in columns if column.cells)
     draft_cells = max(cells - fixed - 1, 1)
-    hints = lines >= 8
-    shown = max(lines - 1 - hints, 0)
     head: Line = [(_head(column, column.cells or draft_cells), "muted") for column in columns]
-    rows = [
-        _row(_Row(view, turn, position, signs), columns, draft_cells, cells)
-        for position in _positions(view, turn, shown)
-    ]
+    rows = [_row(_Row(view, turn, position, signs), columns, draft_cells, cells) for position in positions]
     if not rows and view.filter is not None:
         rows = [[(f"none of the last {min(turn.n_rounds, SEARCHED):,} rounds", "muted")]]
-    rows += [[]] * (shown - len(rows))
-    return [head, *rows, *([[(KEYS, "muted")]] if hints else [])]
+    rows += [[]] * (_room(lines) - len(rows))
+    return [head, *rows, *([[(KEYS, "muted")]] if lines >= HINTS_FROM else [])]
 
 
-def _positions(view: View, turn: TurnMetrics, shown: int) -> list[int]:
-    """The rounds to list, newest first: the newest, or those around the selected one; with a filter, those it lets by."""
-    newest = turn.n_rounds - 1
+def _room(lines: int) -> int:
+    """How many rounds a body of so many lines lists."""
+    return max(lines - 1 - (lines >= HINTS_FROM), 0)
+
+
+def listed(view: View, turn: TurnMetrics, lines: int, *, still: bool) -> list[int]:
+    """The rounds in a body of `lines`, newest first: see `render_rounds`; with a filter, those it lets by."""
+    newest, shown = turn.n_rounds - 1, _room(lines)
+    around = view.selected if still else view.pointed_at
     wanted = view.filter
     if wanted is not None:
-        top = newest if view.selected is None else min(view.selected, newest)
+        top = newest if around is None else min(around, newest)
         found = (p for p in range(top, max(top - SEARCHED, -1), -1) if wanted(turn.rounds[p]))
         return list(islice(found, shown))
     top = newest
-    if view.selected is not None and newest - view.selected >= shown:
-        top = min(view.selected + shown // 2, newest)
+    if around is not None and newest - around >= shown:
+        top = min(around + shown // 2, newest)
     return list(range(top, max(top - shown, -1), -1))
 
 
@@ -115,7 +121,7 @@ def _row(row: _Row, columns: list[_Column], draft_cells: int, cells: int) -> Lin
         if column.right:
             content = [(" " * (room - sum(cells_of(text) for text, _ in content)), "text"), *content]
         line += [*fit(content, room, ellipsis=row.signs.ellipsis), (" ", "text")]
-    return on_ground(fit(line, cells), "selected") if row.position == row.view.selected else line
+    return on_ground(fit(line, cells), "selected") if row.position == row.view.pointed_at else line
 
 
 def _columns_for(turn: TurnMetrics, cells: int) -> list[_Column]:
@@ -132,8 +138,7 @@ def _columns_for(turn: TurnMetrics, cells: int) -> list[_Column]:
 
 
 def _number(row: _Row, cells: int) -> Line:
-    pinned = row.position == row.view.selected
-    mark = row.signs.pointer if pinned else " "
+    mark = row.signs.pointer if row.position == row.view.pointed_at else " "
     return [(mark, "accent"), (f"{row.turn.rounds[row.position].index:>{max(cells - 1, 1)}}", "text")]
 
 
@@ -203,8 +208,16 @@ COLUMNS = (
 )
 
 
-class RoundsPanel(Panel):
-    """The list of rounds."""
+class RoundsPanel(PointingPanel):
+    """The list of rounds; it stays where it is while the mouse goes over its rows."""
 
     def draw(self, view: View, width: int, height: int) -> list[Line]:
-        return render_rounds(view, width, height)
+        return render_rounds(view, width, height, still=self.has_mouse)
+
+    def round_at(self, x: int, y: int) -> int | None:
+        turn = None if self.view is None else turn_of(self.view)
+        if self.view is None or turn is None or not turn.rounds:
+            return None
+        rows = listed(self.view, turn, body_height(*self.size), still=self.has_mouse)
+        row = y - ROWS_ABOVE
+        return rows[row] if 0 <= row < len(rows) else None

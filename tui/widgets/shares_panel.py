@@ -65,9 +65,10 @@ def render_shares(view: View, width: int, height: int) -> list[Line]:
 def _stacks(view: View, turn: TurnMetrics, time: RoundTime, cells: int, signs: Glyphs) -> list[Line]:
     """The mean round as one stacked bar, and below it the selected round, drawn to the same length."""
     rows = [_stack(f"last {time.n_rounds}", time.shares, turn, cells, signs)]
-    if view.selected is not None and 0 <= view.selected < turn.n_rounds:
-        one = turn_time(turn.rounds, len(turn.lane.devices), view.selected, view.selected + 1).shares
-        rows.append(_stack(f"round {turn.rounds[view.selected].index}", one, turn, cells, signs))
+    chosen = view.pointed_at
+    if chosen is not None and 0 <= chosen < turn.n_rounds:
+        one = turn_time(turn.rounds, len(turn.lane.devices), chosen, chosen + 1).shares
+        rows.append(_stack(f"round {turn.rounds[chosen].index}", one, turn, cells, signs))
     return rows
 
 

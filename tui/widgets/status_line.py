@@ -11,15 +11,16 @@ from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, fit, line_width, spread
 from specmon.tui.widgets.moment import lane_of, turn_of
-from specmon.tui.widgets.numbers import clock, size
+from specmon.tui.widgets.numbers import clock
 from specmon.tui.widgets.panel import Panel
+from specmon.tui.widgets.recording_note import recording_note
 
 ROOMY = 120  # columns from which nothing is abbreviated
 
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of the line; of several that do not fit, the one with the largest `rank` goes first."""
+    """A field of the line; those with a small `rank` are the most needed."""
 
     rank: int
     line: Line
@@ -31,10 +32,19 @@ def render_status(view: View, width: int, height: int = 1) -> list[Line]:
     roomy = width >= ROOMY
     fields = _replay_fields(view, view.replay, signs) if view.replay else _live_fields(view, signs, roomy)
     right = _right(view)
-    while len(fields) > 1 and line_width(_joined(fields, signs)) + line_width(right) + 2 > width:
-        fields.remove(max(fields, key=lambda field: field.rank))
+    fields = _fitting(fields, width - line_width(right) - 2, signs)
     line = spread(_joined(fields, signs), [*right, (" ", "text")] if right else [], width)
     return [fit(line, width), *([[(" " * width, "text")]] * (height - 1))][:height]
+
+
+def _fitting(fields: list[_Field], room: int, signs: Glyphs) -> list[_Field]:
+    """The fields that go into `room` cells, in their order: the most needed first, a shorter one for one too long."""
+    kept: list[_Field] = []
+    for field in sorted(fields, key=lambda field: field.rank):
+        more = [each for each in fields if each in kept or each is field]
+        if not kept or line_width(_joined(more, signs)) <= room:
+            kept = more
+    return kept
 
 
 def _joined(fields: list[_Field], signs: Glyphs) -> Line:
@@ -53,7 +63,8 @@ def _live_fields(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
         fields += _lane_fields(turn.lane if turn else lane.lane, turn, signs, roomy)
     if lane is not None and turn is not None:
         fields.append(_Field(5, [("turn ", "muted"), (str(lane.forgotten + view.turn + 1), "text")]))
-    return fields + _recording(view, signs, roomy)
+    recording = recording_note(view.recording, signs, roomy)
+    return fields + [_Field(2, recording)] * bool(recording)
 
 
 def _lane_fields(lane: Lane, turn: TurnMetrics | None, signs: Glyphs, roomy: bool) -> list[_Field]:
@@ -93,28 +104,15 @@ def decoder_label(lane: Lane, turn: TurnMetrics | None, *, fan_out: bool = False
     )
 
 
-def _recording(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
-    recording = view.recording
-    if recording is None:
-        return []
-    if recording.error is not None:
-        return [_Field(2, [(f"{signs.record} {safe_text(recording.error, signs.ascii)}", "error")])]
-    if recording.path is None:
-        return []
-    line: Line = [(f"{signs.record} REC", "rejected")]
-    if roomy:
-        line.append((f" {recording.seconds:,.1f} s {size(recording.bytes)}", "muted"))
-    return [_Field(2, line)]
-
-
 def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Field]:
     lane, turn = lane_of(view), turn_of(view)
     pause = ("||" if signs.ascii else "▌▌") if replay.paused else signs.pointer
     fields = [_Field(9, [("specmon", "title")]), _Field(0, [("REPLAY ", "accent"), (pause, "accent")])]
     fields.append(_Field(3, [(safe_text(replay.name, signs.ascii), "text")]))
     if lane is not None:
-        target, devices = lane.lane.target, " + ".join(lane.lane.devices)
-        models: Line = [(safe_text(target, signs.ascii), "text"), (f" {safe_text(devices)}", "muted")]
+        target, recipe, devices = lane.lane.target, lane.lane.recipe, " + ".join(lane.lane.devices)
+        on = safe_text(f" {recipe} · {devices}", signs.ascii)
+        models: Line = [(safe_text(target, signs.ascii), "text"), (on, "muted")]
         here = replay.turn or view.turn + 1
         number = f"turn {here:,}/{max(replay.turns, here):,} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)

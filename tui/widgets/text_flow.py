@@ -20,7 +20,8 @@ from specmon.tui.widgets.glyphs import Glyphs
 from specmon.tui.widgets.lines import Line
 
 TAB_CELLS = 4
-LONG_ROUNDS = 1_000  #: of a longer turn only what may be seen is laid out
+LONG_ROUNDS = 400  #: of a longer turn only what may be seen is laid out
+SEARCHED_ROUNDS = 2_000  #: for the start of a line, each time a screen is drawn
 GHOST_CELLS = 12  # a longer rejected token is cut
 _BREAKS = re.compile(r"([\n\t])")
 
@@ -53,15 +54,18 @@ class TextFlow:
     ledger: Ledger | None = None  # gives the words of rejected proposals; None leaves them out
     first: int = 0
     rows: list[list[Run]] = field(default_factory=lambda: [[]])
-    taken: int = 0  # tokens, or rounds where some were left out
+    taken: int = 0  # rounds
     _used: int = 0  # cells in the last row
     _round: int | None = None
     _newest: TokenFate | None = None
+    _ended: bool = False
     _start: tuple[str, str] | None = None  # sign and role for the next character, where a round starts
 
-    def extend(self, turn: TurnMetrics) -> None:
-        """Lay out the turn's tokens that came since the last call."""
-        for token in self._new_fates(turn):
+    def extend(self, turn: TurnMetrics, most: int | None = None) -> None:
+        """Lay out what came since the last call, of at most `most` rounds."""
+        self.taken = max(self.taken, self.first)
+        stop = turn.n_rounds if most is None else min(self.taken + most, turn.n_rounds)
+        for token in self._new_fates(turn, stop):
             if token.round_index != self._round:
                 self._round = token.round_index
                 self._start = self._start_sign(turn, token)
@@ -69,19 +73,19 @@ class TextFlow:
                 self._add_ghosts(turn.rounds[token.round_index], token.round_index, self.ledger)
             self._add(token)
 
-    def _new_fates(self, turn: TurnMetrics) -> Iterator[TokenFate]:
-        if not self.first:
-            fates = turn.token_fates()
-            yield from fates[self.taken :]
-            self.taken = len(fates)
-            return
-        for position in range(max(self.taken, self.first), turn.n_rounds):
-            for self._newest in round_fates(turn.rounds[position - 1], turn.rounds[position], position):
+    def _new_fates(self, turn: TurnMetrics, stop: int) -> Iterator[TokenFate]:
+        if self._newest is None and not self.first and turn.prefill is not None:
+            self._newest = TokenFate(turn.prefill.text, "first", -1, False)
+            yield self._newest
+        for position in range(self.taken, stop):
+            before = turn.rounds[position - 1] if position else None
+            for self._newest in round_fates(before, turn.rounds[position], position):
                 yield self._newest
-        self.taken = turn.n_rounds
-        if turn.end is not None and self._newest is not None:
-            yield self._newest._replace(text=turn.end.text)
-            self._newest = None
+        self.taken = stop
+        if turn.end is not None and stop == turn.n_rounds and not self._ended:
+            self._ended = True
+            if turn.end.text and self._newest is not None:
+                yield self._newest._replace(text=turn.end.text)
 
     def _add_ghosts(self, round_: Round, position: int, ledger: Ledger) -> None:
         """What the draft proposed instead of the bonus, and went on with."""
@@ -220,10 +224,16 @@ class TextFlow:
         return found
 
 
-def tail_start(turn: TurnMetrics, cells: int, rows: int) -> int:
-    """The newest round that begins a line and has at least `rows` rows of text from it on; 0 where none near does."""
+def line_start(
+    turn: TurnMetrics, cells: int, rows: int, before: int | None = None, within: int = SEARCHED_ROUNDS
+) -> int:
+    """The newest round that begins a line, at least `rows` rows of text above the round `before` (None: the newest).
+
+    Returns: 0 where none of `within` rounds does.
+    """
+    before = turn.n_rounds if before is None else before
     newlines = chars = 0
-    for position in range(turn.n_rounds - 1, max(turn.n_rounds - LONG_ROUNDS, 0), -1):
+    for position in range(before - 1, max(before - within, 0), -1):
         text = "".join(turn.rounds[position].text)
         newlines += text.count("\n")
         chars += len(text)

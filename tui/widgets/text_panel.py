@@ -3,83 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
 from textual import events
 
-from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
-from specmon.tui.widgets.cells import clip, clusters, safe_text
+from specmon.tui.widgets.cells import safe_text, wrapped
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, is_framed, line_width
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
-from specmon.tui.widgets.panel import Panel, RoundPicked
-from specmon.tui.widgets.text_flow import LONG_ROUNDS, TextFlow, tail_start
+from specmon.tui.widgets.pointing import PointingPanel
+from specmon.tui.widgets.text_flow import TextFlow
+from specmon.tui.widgets.text_state import TextState
 
 TITLE_CELLS = 15  # of a panel's top border: name, corners and a stretch of rule
 PROMPT_ROWS = 3  # a longer prompt is cut
 TURNS_SHOWN = 16  # of a conversation, the newest
-
-
-@dataclass
-class TextState:
-    """What a text panel keeps between moments: laid-out turns, and the top row (None: follow the newest).
-
-    Rows count text lines of all turns, prompts included; a fate line belongs to the row above it.
-    """
-
-    flows: dict[int, tuple[TurnMetrics, TextFlow]] = field(default_factory=dict)  # by the turn's number
-    whole: bool = False  # whether all of a long turn is laid out, as scrolling needs
-    top: int | None = None
-    shown_selected: int | None = None
-    newest: int = 0  # the top row that shows the newest rows
-    rows_visible: int = 0
-    drawn: list[tuple[TextFlow, int] | None] = field(default_factory=list)  # what each body line shows
-
-    def flow(
-        self,
-        turn: TurnMetrics,
-        width: int,
-        signs: Glyphs,
-        words: Ledger | None = None,
-        rows: int | None = None,
-    ) -> TextFlow:
-        """The up-to-date flow of a turn; anything else that is to be drawn starts it anew.
-
-        With `rows`, only the newest so many rows of a long turn need be in it.
-        """
-        known, flow = self.flows.get(turn.turn.turn, (None, None))
-        if known is not turn or (flow and (flow.width, flow.glyphs, flow.ledger) != (width, signs, words)):
-            flow = None
-        if flow is None or not _serves(flow, turn, rows):
-            first = tail_start(turn, width, rows) if rows is not None and turn.n_rounds > LONG_ROUNDS else 0
-            if flow is None or first != flow.first:
-                flow = TextFlow(width, signs, words, first)
-                self.flows[turn.turn.turn] = (turn, flow)
-        flow.extend(turn)
-        return flow
-
-    def forget(self, shown: list[TurnMetrics]) -> None:
-        """Drop the flows of all other turns."""
-        numbers = {turn.turn.turn for turn in shown}
-        self.flows = {number: flow for number, flow in self.flows.items() if number in numbers}
-
-    def round_at(self, line: int, cell: int) -> int | None:
-        """Position of the newest turn's round that is drawn at a cell of a body line."""
-        found = self.drawn[line] if 0 <= line < len(self.drawn) else None
-        newest = self.flows[max(self.flows)][1] if self.flows else None
-        return None if found is None or found[0] is not newest else found[0].round_at(found[1], cell)
-
-
-def _serves(flow: TextFlow, turn: TurnMetrics, rows: int | None) -> bool:
-    """Whether a flow holds the rows that are asked for, and is not to be begun anew further on."""
-    if rows is None:
-        return not flow.first
-    behind = turn.n_rounds - (flow.taken if flow.first else 0)
-    return behind <= LONG_ROUNDS and (not flow.first or turn.n_rounds - flow.first <= 2 * LONG_ROUNDS)
 
 
 @dataclass(frozen=True)
@@ -93,17 +35,21 @@ class _Row:
     starts_selected: bool = False
 
 
+def _size(part: list[Line] | TextFlow) -> int:
+    """How many rows a part has."""
+    return len(part.rows) if isinstance(part, TextFlow) else len(part)
+
+
 class _Rows:
     """All text lines of the turns up to the view's, each made only when it is asked for."""
 
     def __init__(self, parts: list[list[Line] | TextFlow], selected: int | None) -> None:
         self.parts = parts
-        self.selected = selected  # a round of the last turn
+        self.selected = selected  # a round of the last turn, which stands out
         newest = parts[-1] if parts else None
         self.flow = newest if isinstance(newest, TextFlow) else None
         self._selected_row = self.flow.row_of(selected) if self.flow and selected is not None else None
-        sizes = (len(part.rows) if isinstance(part, TextFlow) else len(part) for part in parts)
-        self._ends = list(accumulate(sizes))
+        self._ends = list(accumulate(map(_size, parts)))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -137,7 +83,7 @@ def render_text(view: View, width: int, height: int, state: TextState) -> list[L
 def text_body(view: View, cells: int, lines: int, state: TextState) -> list[Line]:
     """The visible rows of the conversation, each with its fate line if the view shows fates."""
     signs = glyphs(view.ascii)
-    state.whole = state.top is not None or view.selected is not None
+    state.held = state.top is not None or view.selected is not None
     rows = _rows(view, max(cells, 1), state, signs, lines)
     state.newest = _newest_top(rows, lines, view.fates)
     state.rows_visible = len(rows) - state.newest
@@ -165,39 +111,51 @@ def _newest_top(rows: _Rows, lines: int, fates: bool) -> int:
 
 
 def _rows(view: View, cells: int, state: TextState, signs: Glyphs, lines: int) -> _Rows:
+    """What is to be laid out; `state.top` is moved along with what comes before it."""
     lane = lane_of(view)
     turns = lane.turns if lane is not None else []
     newest = view.turn % len(turns) if turns else 0
     shown = turns[max(newest + 1 - TURNS_SHOWN, 0) : newest + 1]
     state.forget(shown)
+    rows = _laid_out(view, shown, cells, state, signs, lines)
+    state.grows = False  # meanwhile, so that rows are added above alone
+    while state.top is not None and state.top < 0 and shown and state.reach_back(shown, lines - state.top):
+        more = _laid_out(view, shown, cells, state, signs, lines)
+        state.top += len(more) - len(rows)
+        rows = more
+    state.grows = True
+    return rows
+
+
+def _laid_out(
+    view: View, shown: list[TurnMetrics], cells: int, state: TextState, signs: Glyphs, lines: int
+) -> _Rows:
+    """The newest of the turns shown, back to one laid out from its middle, or to where they fill the panel."""
     words = view.ledger if view.ghosts else None
-    if shown and not state.whole:
-        tail = state.flow(shown[-1], cells, signs, words, lines)
-        if tail.first:
-            return _Rows([tail], None)
     parts: list[list[Line] | TextFlow] = []
-    for turn in shown:
-        blank: list[Line] = [[]] if parts else []
-        parts += [[*blank, *_prompt(turn, cells, signs)], state.flow(turn, cells, signs, words)]
+    for turn in reversed(shown):
+        flow = state.flow(turn, cells, signs, words, lines, None if parts else view.selected)
+        state.lags = (state.lags and bool(parts)) or flow.taken < turn.n_rounds
+        blank: list[Line] = [] if turn is shown[0] else [[]]
+        parts += [flow] if flow.first else [flow, [*blank, *_prompt(turn, cells, signs)]]
+        number = turn.turn.turn
+        kept = state.held and state.oldest is not None
+        enough = number == state.oldest if kept else sum(map(_size, parts)) > lines
+        if flow.first or enough or turn is shown[0]:
+            state.oldest = number
+            break
+    parts.reverse()
     return _Rows(parts, view.selected)
 
 
 def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
-    """The user's message, wrapped by characters and cut after PROMPT_ROWS rows."""
+    """The user's message, cut after PROMPT_ROWS rows."""
     if turn.turn.prompt is None:
         return [[("prompt removed from this recording", "muted")]]
-    mark = "> " if signs.ascii else "› "
-    rows, used = [mark], len(mark)
-    for text, text_cells in clusters(safe_text(turn.turn.prompt, signs.ascii)):
-        if used + text_cells > cells:
-            if len(rows) == PROMPT_ROWS:
-                rows[-1] = clip(rows[-1] + text * 2, cells, signs.ellipsis)
-                break
-            rows.append("  ")
-            used = 2
-        rows[-1] += text
-        used += text_cells
-    return [[(row, "accent")] for row in rows]
+    first, further = ("> " if signs.ascii else "› "), "  "
+    start = turn.turn.prompt[: 2 * cells * PROMPT_ROWS]  # of a long prompt, more than goes into the rows
+    rows = wrapped(safe_text(start, signs.ascii), cells - len(first), PROMPT_ROWS, signs.ellipsis)
+    return [[(f"{further if number else first}{row}", "accent")] for number, row in enumerate(rows)]
 
 
 def _top(view: View, rows: _Rows, state: TextState) -> int:
@@ -251,7 +209,8 @@ def _decoding(view: View) -> bool:
 def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     if state.top is not None:
         below = state.newest - state.top
-        return [(f"{below} rows below · End follows" if below else "End follows", "warning")]
+        more = "+" if state.lags else ""
+        return [(f"{below}{more} rows below · End follows" if below else "End follows", "warning")]
     if not view.fates:
         return [("t fates", "muted")]
     lane = lane_of(view)
@@ -264,7 +223,7 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     signs_shown.append((f"{signs.bonus} bonus", "bonus"))
     if view.ghosts:
         signs_shown.append((f"{signs.rejected} rejected", "rejected"))
-    signs_shown += [(f"{signs.selected} selected", "accent"), (f"{signs.first} one", "muted")]
+    signs_shown += [(f"{signs.selected} selected", "accent"), (f"{signs.first} token one", "muted")]
     return _while_it_fits(signs_shown, width - TITLE_CELLS)
 
 
@@ -279,7 +238,7 @@ def _while_it_fits(segments: Line, cells: int) -> Line:
     return line
 
 
-class TextPanel(Panel):
+class TextPanel(PointingPanel):
     """Follows the newest text until it is scrolled up; scrolling to the end, or `follow`, follows again."""
 
     def __init__(
@@ -298,13 +257,9 @@ class TextPanel(Panel):
 
     def scroll_rows(self, by: int) -> None:
         """Scroll by text rows, upwards where negative."""
-        if not self._state.whole and self.view is not None:
-            self._state.top = self._state.newest  # rows are counted from the first: lay out those before too
-            self.redraw()
-            self._state.top = None
         newest = self._state.newest
         top = (newest if self._state.top is None else self._state.top) + by
-        self._state.top = None if top >= newest else max(top, 0)
+        self._state.top = None if top >= newest else top
         self.redraw()
 
     def scroll_page(self, by: int) -> None:
@@ -316,13 +271,8 @@ class TextPanel(Panel):
         self._state.top = None
         self.redraw()
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the round whose text was clicked."""
-        framed = is_framed(*self.size)
-        picked = self._state.round_at(event.y - 1, event.x - (2 if framed else 1))
-        if picked is not None:
-            event.stop()
-            self.post_message(RoundPicked(picked))
+    def round_at(self, x: int, y: int) -> int | None:
+        return self._state.round_at(y - 1, x - (2 if is_framed(*self.size) else 1))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()

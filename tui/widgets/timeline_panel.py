@@ -9,7 +9,7 @@ from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
@@ -17,7 +17,8 @@ from specmon.tui.widgets.timeline import Stretch, TimelineState, stretch
 from specmon.tui.widgets.timeline_rows import KIND_ROLE, WIDE, band_rows, label_cells
 
 FRAMED_FROM = 6
-LEGEND_FROM = 150
+ROOMY = 150  # columns from which the clocks' bounds are told, and that it follows
+TITLE_CELLS = 20  # of the top border: name, corners, and a stretch of rule
 BAND_ROWS = 3  # of a band, beside its lanes: time, overlap, rounds
 LEGEND = ("verify", "branch_draft", "draft", "accept", "handoff")
 
@@ -31,7 +32,7 @@ def render_timeline(view: View, width: int, height: int, state: TimelineState) -
         title = Title(number=5, name="timeline", note=[])
         return in_panel(title, [[("no round yet", "muted")]], width, height, signs, FRAMED_FROM)
     names = label_cells(turn, width)
-    shown = stretch(turn, view.selected, max(cells - names, 1), state)
+    shown = stretch(turn, view.pointed_at, max(cells - names, 1), state)
     body: list[Line] = []
     bands = _bands(turn, shown, lines)
     for band in bands:
@@ -52,26 +53,38 @@ def _bands(turn: TurnMetrics, shown: Stretch, lines: int) -> list[Stretch]:
 
 
 def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs: Glyphs) -> Line:
-    note: Line = []
-    if width >= LEGEND_FROM:
-        for kind in LEGEND:
-            note += [(f"{signs.spans[kind]} ", KIND_ROLE[kind]), (f"{kind.replace('_', ' ')} ", "muted")]
-        if len(turn.lane.devices) > 1:
-            note += [
-                (signs.used, "overlap"),
-                (" used ", "muted"),
-                (signs.wasted, "wasted"),
-                (" wasted", "muted"),
-            ]
-        note.append((f" {signs.bar} ", "border"))
-    note.append((_overlap_share(view, turn), "text"))
-    if width < WIDE:
-        return note
-    if clocks := _clocks(turn, view.ledger.clocks):
-        note += [(f" {signs.bar} ", "border"), (clocks, "muted")]
-    moved = state.left is not None or state.cell_ns is not None
-    where = "f fits and follows" if moved else "follow" if view.selected is None else "pinned"
-    return [*note, (f" {signs.bar} ", "border"), (where, "warning" if moved else "muted")]
+    note: Line = [(_overlap_share(view, turn), "text")]
+    bar = (f" {signs.bar} ", "border")
+    if width >= ROOMY and (clocks := _clocks(turn, view.ledger.clocks)):
+        note += [bar, (clocks, "muted")]
+    if state.left is not None or state.cell_ns is not None:
+        note += [bar, ("f fits and follows", "warning")]
+    elif width >= ROOMY or (view.pointing and width >= WIDE):
+        note += [bar, (view.pointing or "follow", "muted")]
+    legend = _legend(turn, width - TITLE_CELLS - line_width(note), signs)
+    return [*legend, *([(f"{signs.bar} ", "border")] if legend else []), *note]
+
+
+def _legend(turn: TurnMetrics, room: int, signs: Glyphs) -> Line:
+    """What the signs stand for, all of them in `room` cells or as many as go there."""
+    entries = [(signs.spans[kind], KIND_ROLE[kind], kind.replace("_", " ")) for kind in LEGEND]
+    if turn.lane.decoder == "ar":
+        entries = [entry for entry in entries if "draft" not in entry[2]]
+    parts = [_explained(*entry) for entry in entries]
+    if len(turn.lane.devices) > 1:  # either alone would mislead
+        parts.append(
+            [*_explained(signs.used, "overlap", "used"), *_explained(signs.wasted, "wasted", "wasted")]
+        )
+    line: Line = []
+    for part in parts:
+        if line_width(line) + line_width(part) > room:
+            break
+        line += part
+    return line
+
+
+def _explained(sign: str, role: str, name: str) -> Line:
+    return [(f"{sign} ", role), (f"{name} ", "muted")]
 
 
 def _overlap_share(view: View, turn: TurnMetrics) -> str:
@@ -106,7 +119,7 @@ class TimelinePanel(Panel):
             return None
         width, height = self.size
         cells = body_width(width, height, FRAMED_FROM) - label_cells(turn, width)
-        return stretch(turn, self.view.selected, max(cells, 1), self._state)
+        return stretch(turn, self.view.pointed_at, max(cells, 1), self._state)
 
     def pan(self, by: int) -> None:
         """Move by quarters of the width: later where positive."""

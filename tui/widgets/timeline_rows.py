@@ -117,7 +117,7 @@ def rounds_row(
 
 def _round_label(view: View, turn: TurnMetrics, position: int, signs: Glyphs, *, times: bool) -> Line:
     round_ = turn.rounds[position]
-    selected = position == view.selected
+    selected = position == view.pointed_at
     label: Line = [(str(round_.index), "accent" if selected else "text")]
     if selected:
         label.append((f" {signs.selected}", "accent"))

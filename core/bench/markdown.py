@@ -1,0 +1,185 @@
+"""`bench paired` for people: the report as Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from specmon.core.bench.lanes import CONTROL
+from specmon.core.bench.provenance import Provenance
+from specmon.core.bench.report import DeviceCeilings, LaneFigures, Pair, PairedReport
+from specmon.core.bench.statistics import RESAMPLES, Estimate
+
+NONE = "n/a"
+
+
+def markdown(report: PairedReport) -> str:
+    """Pairs first, then lanes, prompts, tuning, and how it was measured."""
+    parts = [
+        _title(report),
+        _pairs(report),
+        _lanes(report),
+        _prompts(report),
+        _tuning(report),
+        _method(report),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def origin(command: str, here: Provenance, measured: Sequence[str]) -> str:
+    """Command, commit, hardware, what was measured of it, and versions: a line each."""
+    lines = [
+        f"Command: `{command}`",
+        f"Commit: {here.commit or 'not from a checkout'}, {here.date}",
+        f"Hardware: {here.hardware}",
+        *measured,
+        f"Versions: {', '.join(f'{name} {version}' for name, version in here.versions.items())}",
+    ]
+    return "  \n".join(lines)
+
+
+def _title(report: PairedReport) -> str:
+    names = ", ".join(f"{lane.letter} {lane.label}" for lane in report.lanes if lane.letter != CONTROL)
+    lines = [f"# Paired: {names}"]
+    if report.interrupted:
+        done = len(report.requests)
+        lines.append(
+            f"**Interrupted after {done} of {report.n_planned} requests: the figures rest on those.**"
+        )
+    lines += [f"**{fault}**" for fault in report.faults]
+    return "\n\n".join(lines)
+
+
+def _pairs(report: PairedReport) -> str:
+    rows = [
+        [
+            _pair_name(report, pair),
+            *(_times(e) for e in (pair.decode, pair.request, pair.prefill)),
+            _output(pair),
+        ]
+        for pair in report.pairs
+    ]
+    if not rows:
+        return "No pair was measured."
+    head = ["how many times as fast", "decode", "request, prefill included", "prefill", "outputs"]
+    return (
+        f"{table(head, rows)}\n\nMedian of the ratios of single requests, with its 95 % interval. "
+        "An interval that holds 1 shows no difference."
+    )
+
+
+def _pair_name(report: PairedReport, pair: Pair) -> str:
+    if pair.b == CONTROL:
+        return "control: A over itself"
+    by_letter = {lane.letter: lane.label for lane in report.lanes}
+    return f"{pair.b} over {pair.a} ({by_letter[pair.b]} over {by_letter[pair.a]})"
+
+
+def _output(pair: Pair) -> str:
+    return "differ: no ratio" if pair.equal is False else pair.output
+
+
+def _lanes(report: PairedReport) -> str:
+    head = ["lane", "ms/token", "tok/s", "request tok/s", "prefill ms", "τ", "α", "hit rate", "SOL"]
+    return table(head, [_lane_row(lane) for lane in report.lanes])
+
+
+def _lane_row(lane: LaneFigures) -> list[str]:
+    return [
+        f"{lane.letter} {lane.label}",
+        _span(lane.ms_per_token),
+        _middle(lane.tokens_per_s),
+        _middle(lane.request_tokens_per_s),
+        _span(lane.prefill_ms),
+        _plain(lane.tokens_per_round, 2),
+        _plain(lane.acceptance_rate, 3),
+        _plain(lane.branch_hit_rate, 2),
+        _plain(lane.sol_fraction, 2),
+    ]
+
+
+def _prompts(report: PairedReport) -> str:
+    head = ["prompt", "tokens in", "out", *(f"{lane.letter} ms/token" for lane in report.lanes)]
+    head += [f"{lane.letter} prefill ms" for lane in report.lanes]
+    return table(head, [_prompt_row(report, name) for name in report.prompts if _requests(report, name)])
+
+
+def _requests(report: PairedReport, prompt: str) -> list[int]:
+    return [i for i, row in enumerate(report.requests) if row.prompt == prompt]
+
+
+def _prompt_row(report: PairedReport, prompt: str) -> list[str]:
+    rows = [report.requests[i] for i in _requests(report, prompt)]
+    cells = [prompt, str(rows[0].prompt_tokens), str(rows[0].n_tokens)]
+    for read in ("ms_per_token", "prefill_ms"):
+        for lane in report.lanes:
+            values = [
+                value for row in rows if row.lane == lane.letter and (value := getattr(row, read)) is not None
+            ]
+            cells.append(_number(statistics.median(values)) if values else NONE)
+    return cells
+
+
+def _tuning(report: PairedReport) -> str:
+    rows = [
+        [f"{lane.letter} {lane.label}", *_tuned_row(lane)]
+        for lane in report.lanes
+        if lane.tuned and lane.letter != CONTROL
+    ]
+    if not rows:
+        return ""
+    head = ["K chosen on the tuning prompts", "chosen", "ms/token by K"]
+    return table(head, rows)
+
+
+def _tuned_row(lane: LaneFigures) -> list[str]:
+    by_k = ", ".join(f"K{k.draft_len} {_number(k.ms_per_token)}" for k in lane.tuned)
+    return [str(lane.config.draft_len), by_k]
+
+
+def _method(report: PairedReport) -> str:
+    repeats = f"{report.repeats} repeat{'' if report.repeats == 1 else 's'}"
+    method = (
+        f"{len(report.prompts)} prompts, {repeats}, greedy, up to {report.max_new_tokens} tokens. The lanes decode one "
+        "prompt right after each other, in an order that rotates; a warm-up before is not counted, and every prompt is "
+        "prefilled from its first token. ms/token is decode time after token one ÷ tokens after it. Tokens are compared "
+        f"before any time counts. Intervals: percentile bootstrap, {RESAMPLES:,} resamples of prompts and of requests "
+        f"within them, seed {report.bootstrap_seed}."
+    )
+    measured = [_ceilings(device) for device in report.devices]
+    measured.append(f"Ceilings: {report.ceiling_source or NONE}")
+    return method + "\n\n" + origin(report.command, report.provenance, measured)
+
+
+def _ceilings(device: DeviceCeilings) -> str:
+    read, copy = (NONE if rate is None else f"{rate / 1e9:,.1f} GB/s" for rate in (device.read, device.copy))
+    return f"{device.name}: read {read}, copy {copy} (both directions counted)"
+
+
+def _times(value: Estimate | None) -> str:
+    return NONE if value is None else f"**{value.median:.3f}×** [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _span(value: Estimate | None) -> str:
+    if value is None:
+        return NONE
+    return f"{_number(value.median)} [{_number(value.low)}, {_number(value.high)}]"
+
+
+def _middle(value: Estimate | None) -> str:
+    return NONE if value is None else _number(value.median)
+
+
+def _plain(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def _number(value: float) -> str:
+    """Three digits or so."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"

@@ -1,0 +1,90 @@
+"""Every kernel launch the Triton backend makes for a model, recorded from the classes that launch: no GPU, no weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from specmon.core.models.build import build_transformer
+from specmon.core.models.config import ModelConfig
+from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.random_weights import PREFIX, SHAPES, tensor_shapes
+from specmon.core.models.recipe import Recipe, resolve_recipe
+from specmon.core.models.tensors import Stored
+from specmon.kernels.offline.launches import Launch, record_launches
+from specmon.kernels.registry import TRITON
+
+ROW_COUNTS = (1, 5, 16)  # Triton specialises an integer that is 1, and one that 16 divides
+_LAYERS = 2  # the first, and one that looks like all others
+
+
+def model_launches(shape: str, arch: int) -> list[Launch]:
+    """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
+
+    Every recipe it computes, with and without logits, for row counts of each kind. Run it in a process of
+    `kernels.offline.workers`.
+    """
+    file = _Shapes(PREFIX + shape, replace(SHAPES[shape], n_layers=_LAYERS))
+    launches: dict[Launch, None] = {}
+    for name in TRITON.recipes["cuda"]:
+        recipe = resolve_recipe(name, "cuda:0", file, TRITON.name)
+        launches |= dict.fromkeys(record_launches(partial(_decode, file, recipe), arch))
+    return list(launches)
+
+
+class _Shapes:
+    """A model file whose tensors have shapes and no values."""
+
+    def __init__(self, where: str, config: ModelConfig) -> None:
+        self.where, self.config = where, config
+        self._shapes = tensor_shapes(config)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._shapes)
+
+    def read(self, name: str) -> Stored:
+        return Stored(
+            name=name, kind="dense", data=torch.empty(self._shapes[name], dtype=torch.bfloat16, device="meta")
+        )
+
+
+class _Valueless(TorchFunctionMode):
+    """Lets code that looks at values run on meta tensors: what is read from one is zeros, and a check holds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.copy_ and args[1].is_meta and not args[0].is_meta:
+            return args[0]
+        if func is Tensor.cpu and args[0].is_meta:
+            return torch.zeros(args[0].shape, dtype=args[0].dtype)
+        if func is Tensor.__bool__ and args[0].is_meta:
+            return True
+        return func(*args, **(kwargs or {}))
+
+
+def _decode(file: _Shapes, recipe: Recipe) -> None:
+    """Load a model and run passes of every kind, on tensors without values."""
+    from specmon.core.models.streamed import StreamedModel, StreamedPasses
+
+    with _Valueless(), torch.inference_mode():
+        model = build_transformer(
+            file, recipe, "meta", max_positions=MAX_ROWS, progress=lambda what, part: None
+        )
+        config = model.config
+        kv = KvCache(
+            n_layers=config.n_layers,
+            n_kv_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+            n_slots=config.served_context + MAX_ROWS,
+            dtype=recipe.kv,
+            device="meta",
+        )
+        passes = StreamedPasses(StreamedModel(model), kv)
+        for n_rows in ROW_COUNTS:
+            for logits in (False, True):
+                passes.rows([0] * n_rows, 0, (), logits=logits)

@@ -1,0 +1,21 @@
+"""The matmuls of a decode step as the Triton backend runs them, from a model's configuration alone."""
+
+from __future__ import annotations
+
+from specmon.core.models.config import ModelConfig
+from specmon.kernels.stream.launch import HeadShape
+from specmon.kernels.tune.space import Matmul
+
+
+def matmuls_of(config: ModelConfig) -> list[Matmul]:
+    """One of each op; layers are alike."""
+    c = config
+    heads = HeadShape(n_heads=c.n_heads, n_kv_heads=c.n_kv_heads, head_dim=c.head_dim)
+    rows = c.q_heads_dim + 2 * c.kv_heads_dim
+    return [
+        Matmul(op="qkv", n=rows, k=c.hidden_size, heads=heads, biased=c.qkv_bias, head_norms=c.qk_norm),
+        Matmul(op="o", n=c.hidden_size, k=c.q_heads_dim, biased=c.o_bias),
+        Matmul(op="gate_up", n=c.intermediate_size, k=c.hidden_size),
+        Matmul(op="down", n=c.hidden_size, k=c.intermediate_size, biased=c.mlp_bias),
+        Matmul(op="head", n=c.vocab_size, k=c.hidden_size),
+    ]

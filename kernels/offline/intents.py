@@ -1,0 +1,43 @@
+"""What each kernel is meant to compile to; a kernel that is launched and not named here fails the check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specmon.kernels.offline.launches import Launch
+
+_FORMATS = {"bf16": "bf16", "fp16": "fp16", "fp8e4nv": "e4m3", "fp8e5": "e5m2"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """What a kernel is meant to be.
+
+    `multiplies`: the arguments whose own format the tensor cores must run in; none for a kernel without products.
+    `hot`: it runs in every pass, so it may not spill. `spills`: bytes a thread it is known to spill all the same, by
+    compute capability.
+    """
+
+    multiplies: tuple[str, ...] = ()
+    hot: bool = True
+    spills: dict[int, int] = field(default_factory=dict)
+
+    def families(self, launch: Launch) -> tuple[str, ...]:
+        """The matrix instructions meant for `launch`; "?" says that none takes that format."""
+        unit = "wgmma" if launch.arch < 100 else "tcgen05"
+        formats = dict(launch.formats)
+        return tuple(sorted({f"{unit} {_FORMATS.get(formats[name], '?')}" for name in self.multiplies}))
+
+
+_WEIGHTS = Intent(multiplies=("w_ptr",))
+
+INTENTS: dict[str, Intent] = {
+    "embed_kernel": Intent(),
+    "qkv_kernel": _WEIGHTS,
+    # Chunks of 256 keys are the fastest on sm_90; with 128 and the same 8 warps nothing spills on sm_100 either.
+    "attend_kernel": Intent(multiplies=("k_ptr", "v_ptr"), spills={100: 544, 103: 544}),
+    "residual_kernel": _WEIGHTS,
+    "swiglu_kernel": _WEIGHTS,
+    "head_kernel": _WEIGHTS,
+    "winner_kernel": Intent(),
+}

@@ -1,0 +1,1 @@
+"""The search for better schedules of the streaming matmuls, on the GPU at hand."""

@@ -1,0 +1,62 @@
+"""What is checked is what runs: every kernel that our code launches is recorded from a model."""
+
+from __future__ import annotations
+
+import ast
+from concurrent.futures import Executor
+from pathlib import Path
+
+import pytest
+
+import specmon.kernels
+from specmon.core.models.launches import model_launches
+from specmon.core.models.random_weights import SHAPES
+from specmon.kernels.offline.intents import INTENTS
+from specmon.kernels.offline.launches import Launch
+
+KERNELS = Path(specmon.kernels.__path__[0])
+
+
+def launched_kernels() -> set[str]:
+    """Names of the `@triton.jit` functions in kernels/ that host code launches: `name[grid](…)`."""
+    kernels, launched = set(), set()
+    for path in KERNELS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and "triton.jit" in map(ast.unparse, node.decorator_list):
+                kernels.add(node.name)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+                launched.add(ast.unparse(node.func.value))
+    return kernels & launched
+
+
+@pytest.fixture(scope="module")
+def recorded(compiling: Executor) -> dict[str, list[Launch]]:
+    return dict(zip(SHAPES, compiling.map(model_launches, SHAPES, [90] * len(SHAPES)), strict=True))
+
+
+def test_every_kernel_that_is_launched_is_checked(recorded: dict[str, list[Launch]]) -> None:
+    checked = {launch.name for launches in recorded.values() for launch in launches}
+    assert checked == launched_kernels()
+    assert checked == set(INTENTS)
+
+
+def test_launches_are_those_of_a_gpu_that_overlaps(recorded: dict[str, list[Launch]]) -> None:
+    for launch in recorded["qwen2.5-7b"]:
+        assert ("PDL", True) in launch.constants
+        assert '"launch_pdl": true' in launch.specialization
+
+
+def test_every_kind_of_row_count_is_recorded(recorded: dict[str, list[Launch]]) -> None:
+    downs = [launch for launch in recorded["qwen2.5-7b"] if ("K", 18_944) in launch.constants]
+    assert len(downs) == 3  # one row, some rows, sixteen
+    assert len({launch.specialization for launch in downs}) == 3
+    assert len({launch.constants for launch in downs}) == 1
+
+
+def test_head_norms_and_logits_are_variants_of_their_own(recorded: dict[str, list[Launch]]) -> None:
+    def variants(shape: str, name: str) -> set[object]:
+        return {dict(launch.constants)[name] for launch in recorded[shape] if name in dict(launch.constants)}
+
+    assert variants("qwen3-0.6b", "HAS_NORM") == {True}
+    assert variants("qwen2.5-7b", "HAS_NORM") == {False}
+    assert variants("qwen2.5-7b", "WRITE") == {True, False}

@@ -1,0 +1,18 @@
+"""`specmon bench`: measurements that say how sure they are. Each kind is a file of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from specmon.tui.commands.bench_paired import paired
+from specmon.tui.commands.bench_profile import profile
+
+app = typer.Typer(
+    name="bench",
+    help="Measure: configurations against each other, and where a pass spends its time.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("paired")(paired)
+app.command("profile")(profile)

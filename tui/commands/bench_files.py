@@ -1,0 +1,52 @@
+"""Where a benchmark's report goes: the shared options `--out`, `--name` and `--force`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specmon.core.errors import UsageError
+from specmon.tui.commands.output import say
+
+if TYPE_CHECKING:
+    import msgspec
+
+Out = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Write the report there, as JSON and as Markdown.")
+]
+Name = Annotated[str, typer.Option(metavar="NAME", help="With --out: the files are called DATE-NAME.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object to stdout, not a table.")]
+
+Files = tuple[Path, Path]
+
+
+def report_files(out: Path | None, name: str, force: bool) -> Files | None:
+    """The JSON and the Markdown file; asked for before anything is measured. Raises: UsageError."""
+    from specmon.core.bench.provenance import today
+
+    if out is None:
+        return None
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out is {out}, which is no folder.")
+    if not name or "/" in name:
+        raise UsageError(f"--name is {name!r}, but it takes a part of a file's name.")
+    files = out / f"{today()}-{name}.json", out / f"{today()}-{name}.md"
+    for file in files:
+        if file.exists() and not force:
+            raise UsageError(f"{file} exists.", "Give another --name, or --force.")
+    return files
+
+
+def write_report(report: msgspec.Struct, markdown: str, files: Files | None) -> None:
+    """Write both files, where there are any to write."""
+    if files is None:
+        return
+    import msgspec
+
+    as_json, as_markdown = files
+    as_json.parent.mkdir(parents=True, exist_ok=True)
+    as_json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    as_markdown.write_text(markdown, "utf-8")
+    say(f"Written to {as_json} and {as_markdown.name}.")

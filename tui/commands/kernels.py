@@ -1,0 +1,230 @@
+"""`specmon kernels`: the Triton kernels checked without a GPU, and their schedules tuned on one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.tui.commands.output import say, write_json, write_line
+
+if TYPE_CHECKING:
+    from specmon.kernels.offline.compiled import Compiled
+    from specmon.kernels.offline.report import Row
+    from specmon.kernels.stream.schedule import Schedule
+    from specmon.kernels.tune.search import Found
+    from specmon.kernels.tune.space import Matmul
+
+ARCHITECTURES = (90, 100, 103)
+
+app = typer.Typer(help="Check and tune the GPU kernels.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("check")
+def check(
+    arch: Annotated[
+        str, typer.Option("--arch", metavar="LIST", help="Compute capabilities to compile for.")
+    ] = ",".join(map(str, ARCHITECTURES)),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compile every kernel in use and hold it to what it is meant to be; needs no GPU.
+
+    Wrong are: another matrix instruction or number format than meant, spilled registers, too much shared memory. Exit code
+    1 names each such kernel on stderr.
+    """
+    from specmon.kernels.offline.report import rows
+
+    architectures = _architectures(arch)
+    _require_compilers()
+    found = rows(_compile_all(architectures))
+    broken = [(row, fault) for row in found for fault in row.faults]
+    if as_json:
+        write_json({"ok": not broken, "rows": [_plain(row) for row in found]})
+    else:
+        for line in table(found):
+            write_line(line)
+    for row, fault in broken:
+        say(f"{row.kernel} [{_constants(row)}] on sm_{row.arch} {fault}.")
+    if broken:
+        raise typer.Exit(1)
+    if not as_json:
+        write_line(f"{len(found)} kernels by shape and GPU are what they are meant to be.")
+
+
+def _architectures(text: str) -> tuple[int, ...]:
+    known = ", ".join(map(str, ARCHITECTURES))
+    try:
+        wanted = tuple(dict.fromkeys(int(word.strip().removeprefix("sm_")) for word in text.split(",")))
+    except ValueError as bad:
+        raise UsageError(
+            f"--arch {text!r} is no list of compute capabilities.", f"Known are {known}."
+        ) from bad
+    if unknown := [str(a) for a in wanted if a not in ARCHITECTURES]:
+        raise UsageError(
+            f"There are no kernels for compute capability {', '.join(unknown)}.", f"Known are {known}."
+        )
+    return wanted
+
+
+def _require_compilers(what: str = "Kernels cannot be compiled") -> None:
+    from importlib.util import find_spec
+
+    for package in ("torch", "triton"):
+        if find_spec(package) is None:
+            raise SpecmonError(
+                f"{what}, since {package} is not installed.",
+                "pip install 'specmon[engine]'",
+            )
+
+
+def _compile_all(architectures: tuple[int, ...]) -> list[tuple[Compiled, tuple[str, ...]]]:
+    """Every specialisation of every kernel in use, compiled once, with the models that launch it."""
+    from specmon.core.models.launches import model_launches
+    from specmon.core.models.random_weights import SHAPES
+    from specmon.kernels.offline.compiled import compiled
+    from specmon.kernels.offline.launches import Launch
+    from specmon.kernels.offline.workers import compilers
+
+    wanted = [(shape, arch) for arch in architectures for shape in SHAPES]
+    users: dict[Launch, list[str]] = {}
+    with compilers() as pool:
+        for (shape, _), launches in zip(
+            wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
+        ):
+            for launch in launches:
+                users.setdefault(launch, []).append(shape)
+        done = pool.map(compiled, users, chunksize=4)
+        return [(kernel, tuple(models)) for kernel, models in zip(done, users.values(), strict=True)]
+
+
+def table(found: list[Row]) -> list[str]:
+    """Rows for people, grouped by kernel and shape."""
+    lines = []
+    for kernel, shapes in groupby(found, key=lambda row: row.kernel):
+        lines.append(kernel)
+        for constants, group in groupby(shapes, key=_constants):
+            alike = list(group)
+            lines.append(f"  {constants}  ({', '.join(alike[0].models)})")
+            lines += [f"    {_figures(row)}" for row in alike]
+    return lines
+
+
+def _figures(row: Row) -> str:
+    return (
+        f"sm_{row.arch:<4} {' + '.join(row.families) or 'no products':<13} {row.registers:>3} registers"
+        f" {row.stack_bytes:>4} B spilled {row.shared_bytes / 1024:>6.1f} KiB shared"
+        f"{'  WRONG' if row.faults else ''}"
+    )
+
+
+def _constants(row: Row) -> str:
+    """N=4608 K=3584 … as the kernel was launched; what is False is left out."""
+    words = [
+        name if value is True else f"{name}={value}" for name, value in row.constants if value is not False
+    ]
+    return " ".join([*words, f"warps={row.warps}"])
+
+
+def _plain(row: Row) -> dict[str, object]:
+    return asdict(row) | {"formats": dict(row.formats), "constants": dict(row.constants)}
+
+
+@app.command("tune")
+def tune(
+    shape: Annotated[
+        list[str] | None, typer.Option("--shape", metavar="NAME", help="A model's shape; all by default.")
+    ] = None,
+    op: Annotated[
+        list[str] | None,
+        typer.Option("--op", metavar="NAME", help="qkv, o, gate_up, down or head; all by default."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put winners into kernels/stream/schedules.toml.")
+    ] = False,
+    new_version: Annotated[
+        bool,
+        typer.Option(
+            "--new-version", help="Also take winners that change bits: a new version of the backend."
+        ),
+    ] = False,
+    rounds: Annotated[int, typer.Option("--rounds", min=3, help="Timings of each finalist.")] = 20,
+) -> None:
+    """Search schedules for each matmul on the first CUDA GPU, timed by graph replay over distinct weights.
+
+    A winner gives the same bits as the schedule in use, at 1, 5 and 16 rows; with --new-version it need not.
+    """
+    _require_compilers("Schedules cannot be tuned")
+    import torch
+
+    matmuls = _matmuls(shape, op)
+    if not torch.cuda.is_available():
+        raise SpecmonError(
+            "Schedules are tuned on a CUDA GPU, and there is none here.", "Run it where one is."
+        )
+    found = {matmul.key: _tuned(matmul, new_version, rounds) for matmul in matmuls}
+    changes = {key: one for key, one in found.items() if one.changed}
+    if not changes:
+        write_line("Every schedule in use stays.")
+    elif write:
+        _write(changes)
+    else:
+        write_line(f"{len(changes)} would change; --write keeps them.")
+
+
+def _matmuls(shapes: list[str] | None, ops: list[str] | None) -> list[Matmul]:
+    """What to tune, each shape of a matmul once. Raises: UsageError for a name that is unknown."""
+    from specmon.core.models.matmuls import matmuls_of
+    from specmon.core.models.random_weights import SHAPES
+
+    for name in shapes or ():
+        if name not in SHAPES:
+            raise UsageError(f"There is no shape {name!r}.", f"Choose {', '.join(SHAPES)}.")
+    every = [matmul for name in shapes or SHAPES for matmul in matmuls_of(SHAPES[name])]
+    known = dict.fromkeys(matmul.op for matmul in every)
+    for name in ops or ():
+        if name not in known:
+            raise UsageError(f"There is no op {name!r}.", f"Choose {', '.join(known)}.")
+    return list({matmul.key: matmul for matmul in every if not ops or matmul.op in ops}.values())
+
+
+def _tuned(matmul: Matmul, new_version: bool, rounds: int) -> Found:
+    """Search one matmul and say what came of it."""
+    import torch
+
+    from specmon.kernels.tune.bench import StreamBench
+    from specmon.kernels.tune.search import search
+    from specmon.kernels.tune.space import candidates
+
+    tried = candidates(matmul, any_split=new_version)
+    say(f"{matmul.key}: {len(tried)} schedules.")
+    with torch.inference_mode():
+        bench = StreamBench(matmul, torch.device("cuda:0"))
+        found = search(matmul.schedule, tried, bench, new_bits=new_version, rounds=rounds)
+    write_line(f"{matmul.key:<22} {_outcome(found)}")
+    return found
+
+
+def _outcome(found: Found) -> str:
+    left_out = f"{found.tried} tried, {found.refused} do not run, {found.other_bits} change bits"
+    now = f"{found.current}: {found.current_us:.1f} µs"
+    if not found.changed:
+        return f"{now} stays ({left_out})"
+    bits = "same bits" if found.same_bits else "other bits"
+    return f"{now} → {found.best}: {found.best_us:.1f} µs, {bits} ({left_out})"
+
+
+def _write(changes: dict[str, Found]) -> None:
+    from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
+
+    best: dict[str, Schedule] = {key: one.best for key, one in changes.items()}
+    raised = not all(one.same_bits for one in changes.values())
+    table = ScheduleTable.read(SCHEDULES).with_changes(best, new_version=raised)
+    try:
+        SCHEDULES.write_text(table.text())
+    except OSError as refused:
+        raise SpecmonError(f"{SCHEDULES} cannot be written: {refused.strerror}.") from refused
+    version = f"; the Triton backend is version {table.version} now" if raised else ""
+    write_line(f"{len(best)} schedules written to {SCHEDULES}{version}.")

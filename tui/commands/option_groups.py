@@ -1,0 +1,117 @@
+"""Options that several sub-commands take together, each declared once with its default.
+
+A command decorated with `grouped` takes a group as one parameter, and has an option for each of its fields.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from specmon.tui.commands import options
+
+if TYPE_CHECKING:
+    from specmon.core.engine.messages import LaneConfig, Request
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """Where the prompt comes from."""
+
+    prompt: options.Prompt = None
+    prompt_file: options.PromptFile = None
+
+    def read(self) -> str | None:
+        """The prompt, None where there is none. Raises: UsageError."""
+        return options.read_prompt(self.prompt, self.prompt_file, stdin_is_terminal=options.keys_on_stdin())
+
+
+@dataclass(frozen=True)
+class LaneOptions:
+    """What decodes, but for the decoder."""
+
+    target: options.Target = "smollm2"
+    draft: options.Draft = "auto"
+    draft_len: options.DraftLen = 4
+    fan_out: options.FanOut = "1"
+    recipe: options.Recipe = "auto"
+    backend: options.Backend = "auto"
+    graphs: options.Graphs = "on"
+    devices: options.Devices = "auto"
+
+    def config(self, decoder: str, draft_len: int | None = None) -> LaneConfig:
+        """The checked options as a lane, with a draft_len of its own if that is given. Raises: UsageError."""
+        own = self if draft_len is None else replace(self, draft_len=draft_len)
+        return options.lane_config(decoder=decoder, **asdict(own))
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How tokens are drawn, and when to stop."""
+
+    max_new_tokens: options.MaxNewTokens = 256
+    temperature: options.Temperature = 0.0
+    top_p: options.TopP = 1.0
+    top_k: options.TopK = 0
+    seed: options.Seed = 0
+    stop: options.Stop = None
+    raw: options.Raw = False
+
+    def request(self, prompt: str | None) -> Request:
+        """The checked options as a request; without a prompt it has no message. Raises: UsageError."""
+        return options.request(prompt, **asdict(self))
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is kept, and what stands in for the monitor."""
+
+    record: options.Record = None
+    force: options.Force = False
+    plain: options.Plain = False
+    json: options.Json = False
+
+    def check(self) -> None:
+        """Raises: UsageError if the recording could not be written."""
+        options.check_record(self.record, self.force)
+
+
+@dataclass(frozen=True)
+class LookOptions:
+    """How the monitor looks."""
+
+    theme: options.Theme = None
+    ascii: options.Ascii = False
+    no_mouse: options.NoMouse = False
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of the groups among its parameters, as typer reads it."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        own = [parameter.replace(annotation=hints[name])]
+        parameters += _spread(groups[name]) if name in groups else own
+
+    @wraps(command)
+    def spread(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    spread.__dict__["__signature__"] = inspect.Signature(parameters)
+    spread.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return spread
+
+
+def _spread(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+    ]
