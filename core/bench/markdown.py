@@ -9,8 +9,9 @@ from specmon.core.bench.lanes import CONTROL
 from specmon.core.bench.provenance import Provenance
 from specmon.core.bench.report import DeviceCeilings, LaneFigures, Pair, PairedReport
 from specmon.core.bench.statistics import RESAMPLES, Estimate
+from specmon.kernels.registry import TRITON
 
-NONE = "n/a"
+NONE, ONE = "n/a", "(one request)"
 
 
 def markdown(report: PairedReport) -> str:
@@ -19,6 +20,7 @@ def markdown(report: PairedReport) -> str:
         _title(report),
         _pairs(report),
         _lanes(report),
+        _setups(report),
         _prompts(report),
         _tuning(report),
         _method(report),
@@ -104,6 +106,18 @@ def _lane_row(lane: LaneFigures) -> list[str]:
     ]
 
 
+def _setups(report: PairedReport) -> str:
+    head = ["lane", "target", "draft", "recipe", "backend", "devices", "graphs"]
+    return table(head, [_setup_row(lane) for lane in report.lanes if lane.letter != CONTROL])
+
+
+def _setup_row(lane: LaneFigures) -> list[str]:
+    captures = "on" if lane.backend == TRITON.label else "none"
+    graphs = captures if lane.config.graphs else "off"
+    draft = lane.drafter or "none"
+    return [lane.letter, lane.target, draft, lane.recipe, lane.backend, " + ".join(lane.devices), graphs]
+
+
 def _prompts(report: PairedReport) -> str:
     head = ["prompt", "tokens in", "out", *(f"{lane.letter} ms/token" for lane in report.lanes)]
     head += [f"{lane.letter} prefill ms" for lane in report.lanes]
@@ -144,17 +158,21 @@ def _tuned_row(lane: LaneFigures) -> list[str]:
 
 
 def _method(report: PairedReport) -> str:
-    repeats = f"{report.repeats} repeat{'' if report.repeats == 1 else 's'}"
+    counts = f"{_count(len(report.prompts), 'prompt')}, {_count(report.repeats, 'repeat')}"
     method = (
-        f"{len(report.prompts)} prompts, {repeats}, greedy, up to {report.max_new_tokens} tokens. The lanes decode one "
-        "prompt right after each other, in an order that rotates; a warm-up before is not counted, and every prompt is "
-        "prefilled from its first token. ms/token is decode time after token one ÷ tokens after it. Tokens are compared "
-        f"before any time counts. Intervals: percentile bootstrap, {RESAMPLES:,} resamples of prompts and of requests "
-        f"within them, seed {report.bootstrap_seed}."
+        f"{counts}, greedy, up to {report.max_new_tokens} tokens. The lanes decode one prompt right after each other, in "
+        "an order that rotates; a warm-up before is not counted, and every prompt is prefilled from its first token. "
+        "ms/token is decode time after token one ÷ tokens after it. Tokens are compared before any time counts. "
+        f"Intervals: percentile bootstrap, {RESAMPLES:,} resamples of prompts and of requests within them, seed "
+        f"{report.bootstrap_seed}."
     )
     measured = [_ceilings(device) for device in report.devices]
     measured.append(f"Ceilings: {report.ceiling_source or NONE}")
     return method + "\n\n" + origin(report.command, report.provenance, measured)
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
 def _ceilings(device: DeviceCeilings) -> str:
@@ -163,12 +181,17 @@ def _ceilings(device: DeviceCeilings) -> str:
 
 
 def _times(value: Estimate | None) -> str:
-    return NONE if value is None else f"**{value.median:.3f}×** [{value.low:.3f}, {value.high:.3f}]"
+    if value is None:
+        return NONE
+    interval = ONE if value.low is None or value.high is None else f"[{value.low:.3f}, {value.high:.3f}]"
+    return f"**{value.median:.3f}×** {interval}"
 
 
 def _span(value: Estimate | None) -> str:
     if value is None:
         return NONE
+    if value.low is None or value.high is None:
+        return f"{_number(value.median)} {ONE}"
     return f"{_number(value.median)} [{_number(value.low)}, {_number(value.high)}]"
 
 

@@ -50,6 +50,7 @@ class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     letter: str
     label: str
     config: LaneConfig
+    target: str
     drafter: str | None
     recipe: str
     backend: str

@@ -18,17 +18,12 @@ CONFIDENCE = 0.95
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A median of `n` requests and its 95 % interval."""
+    """A median of `n` requests and its 95 % interval, None where a single one tells of no spread."""
 
     median: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     n: int
-
-    @property
-    def spread(self) -> float:
-        """Half the interval's width ÷ the median."""
-        return (self.high - self.low) / 2 / self.median
 
 
 def estimate(
@@ -44,6 +39,8 @@ def estimate(
     if not groups:
         return None
     values = [value for group in groups for value in group]
+    if len(values) == 1:
+        return Estimate(median=values[0], low=None, high=None, n=1)
     draw = random.Random(seed)
     medians = sorted(statistics.median(_resample(groups, draw)) for _ in range(resamples))
     tail = (1 - CONFIDENCE) / 2

@@ -46,7 +46,7 @@ def paired_report(
     present = [number for number, own in enumerate(done) if own]
     pairs = [
         _pair(lanes[a].letter, done[a], lanes[b].letter, done[b], seed)
-        for a, b in combinations(present, 2)
+        for a, b in sorted(combinations(present, 2), key=lambda pair: lanes[pair[1]].letter == CONTROL)
         if lanes[b].letter != CONTROL or a == 0
     ]
     return PairedReport(
@@ -134,6 +134,7 @@ def _lane(lane: BenchLane, measured: list[Measured], tuned: Sequence[TunedK], se
         letter=lane.letter,
         label=lane.label,
         config=lane.config,
+        target=described.target,
         drafter=described.drafter,
         recipe=described.recipe,
         backend=described.backend,

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -326,6 +327,8 @@ def _prefill_row(length: int, engines: dict[str, Any]) -> list[str]:
 
 
 def _interval(found: Estimate) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.median:.3f} (one turn)"
     return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
@@ -410,8 +413,8 @@ def main() -> None:
         record_figures(options.out / "figures.json", found, here, f"docs/benchmarks/{stem}.md")
 
 
-def _plain(value: Estimate) -> dict[str, float]:
-    return {"median": value.median, "low": value.low, "high": value.high, "n": value.n}
+def _plain(value: Estimate) -> Any:
+    return msgspec.to_builtins(value)
 
 
 if __name__ == "__main__":

@@ -140,18 +140,25 @@ def text_places(monitor: MonitorScreen) -> dict[int, tuple[int, int]]:
     return {position: cell for position, cell in found.items() if position is not None}
 
 
+async def hover(pilot: Pilot[None], panel: str, cell: tuple[int, int]) -> None:
+    """Move the mouse to a cell of a panel and let the app tick, at the same moment."""
+    await pilot.hover(panel, offset=cell)
+    await pilot.pause(0)
+    assert isinstance(pilot.app, SpecmonApp)
+    pilot.app.tick()
+    await pilot.pause(0)
+
+
 async def test_round_under_the_mouse_is_shown_until_it_leaves(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app().run_test(size=SIZE) as pilot:
         monitor = await drawn(pilot, engine)
         following = {name: shown(panel) for name, panel in monitor.panels.items()}
-        await pilot.hover("#text", offset=text_places(monitor)[4])
-        await pilot.pause(0)
+        await hover(pilot, "#text", text_places(monitor)[4])
         assert (monitor.hovered, monitor.selected) == (4, None)
         assert "ROUND 4" in shown(monitor.panels["round"])
         assert "under the mouse" in shown(monitor.panels["round"])
         assert "▲" in shown(monitor.panels["text"])
-        await pilot.hover("#timeline", offset=(2, 2))
-        await pilot.pause(0)
+        await hover(pilot, "#timeline", (2, 2))
         assert monitor.hovered is None
         assert {name: shown(panel) for name, panel in monitor.panels.items()} == following
 
@@ -162,28 +169,23 @@ async def test_mouse_within_one_round_draws_nothing(
     async with live_app().run_test(size=SIZE) as pilot:
         monitor = await drawn(pilot, engine)
         x, y = text_places(monitor)[4]
-        await pilot.hover("#text", offset=(x, y))
-        await pilot.pause(0)
+        await hover(pilot, "#text", (x, y))
         draws: list[int] = []
         monkeypatch.setattr(monitor, "draw", lambda: draws.append(1))
-        await pilot.hover("#text", offset=(x - 1, y))
-        await pilot.pause(0)
+        await hover(pilot, "#text", (x - 1, y))
         assert monitor.hovered == 4
         assert not draws
-        await pilot.hover("#text", offset=text_places(monitor)[5])
-        await pilot.pause(0)
+        await hover(pilot, "#text", text_places(monitor)[5])
         assert draws
 
 
 async def test_key_steps_from_the_round_under_the_mouse(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app().run_test(size=SIZE) as pilot:
         monitor = await drawn(pilot, engine)
-        await pilot.hover("#text", offset=text_places(monitor)[4])
-        await pilot.pause(0)
+        await hover(pilot, "#text", text_places(monitor)[4])
         await press(pilot, "comma")
         assert (monitor.hovered, monitor.selected) == (None, 3)
-        await pilot.hover("#text", offset=text_places(monitor)[6])
-        await pilot.pause(0)
+        await hover(pilot, "#text", text_places(monitor)[6])
         await press(pilot, "enter")
         assert (monitor.zoomed, monitor.selected) == ("round", 6)
 
@@ -197,11 +199,9 @@ async def test_mouse_over_scrolled_text_scrolls_nothing(live_app: LiveApp, engin
         before = shown(text)
         assert not text.following
         position, cell = next(iter(text_places(monitor).items()))
-        await pilot.hover("#text", offset=cell)
-        await pilot.pause(0)
+        await hover(pilot, "#text", cell)
         assert monitor.hovered == position
-        await pilot.hover("#timeline", offset=(2, 2))
-        await pilot.pause(0)
+        await hover(pilot, "#timeline", (2, 2))
         assert shown(text) == before
 
 
@@ -212,8 +212,7 @@ async def test_mouse_over_the_list_shows_its_round_and_leaves_the_rows_in_place(
         monitor = await drawn(pilot, engine)
         rounds = monitor.panels["rounds"]
         numbers = [line.split()[1] for line in shown(rounds).splitlines()[2:5]]
-        await pilot.hover("#rounds", offset=(5, 4))
-        await pilot.pause(0)
+        await hover(pilot, "#rounds", (5, 4))
         assert monitor.hovered == len(monitor.rounds) - 3
         assert f"▶ {numbers[2]} ".replace(" ", "") in shown(rounds).splitlines()[4].replace(" ", "")
         assert f"ROUND {numbers[2]}" in shown(monitor.panels["round"])

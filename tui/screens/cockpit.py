@@ -204,9 +204,12 @@ class Cockpit(Stage):
     def tick(self, changed: bool) -> None:
         if self.deck.stale:
             self.rearrange()
+        if self._hover_waits:
+            self.draw_now()
         super().tick(changed)
 
     def draw(self) -> None:
+        self._hover_waits = False
         view, places = self.view(), self.deck.places
         with self.app.batch_update():
             for name, panel in self.panels.items():
@@ -309,15 +312,8 @@ class Cockpit(Stage):
         self.draw_now()
 
     def on_round_hovered(self, message: RoundHovered) -> None:
-        """The mouse came to another round; of many it passes at once only the last is drawn."""
-        self.hovered = message.position
-        if not self._hover_waits:
-            self._hover_waits = True
-            self.call_after_refresh(self._draw_hovered)
-
-    def _draw_hovered(self) -> None:
-        self._hover_waits = False
-        self.draw_now()
+        """The mouse came to another round; of all that it passes between two ticks only the last is drawn."""
+        self.hovered, self._hover_waits = message.position, True
 
     def action_pan(self, by: int) -> None:
         self._timeline.pan(by)
