@@ -144,8 +144,7 @@ class Builder:
             return Int8Linear(torch.cat([s.data for s in stored]), torch.cat(scales).flatten(), bias)
         floats = [self._float(s).to(self.device) for s in stored]
         if self.recipe.fp8:
-            weights, scales = zip(*map(quantise_channels, floats), strict=True)
-            return Fp8Linear(torch.cat(weights), torch.cat(scales), bias)
+            return Fp8Linear(*quantise_channels(torch.cat(floats)), bias)
         return DenseLinear(torch.cat([f.to(self.recipe.activation) for f in floats]), bias)
 
     def dense(self, name: str, shape: tuple[int, ...]) -> Tensor:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specmon.core.models.config import ModelConfig
 from specmon.kernels.stream.launch import HeadShape
 from specmon.kernels.tune.space import Matmul
 
 
-def matmuls_of(config: ModelConfig) -> list[Matmul]:
-    """One of each op; layers are alike."""
+def matmuls_of(config: ModelConfig, weights: str = "bf16") -> list[Matmul]:
+    """One of each op, with weights in the format `weights`; layers are alike."""
     c = config
     heads = HeadShape(n_heads=c.n_heads, n_kv_heads=c.n_kv_heads, head_dim=c.head_dim)
     rows = c.q_heads_dim + 2 * c.kv_heads_dim
-    return [
+    matmuls = [
         Matmul(op="qkv", n=rows, k=c.hidden_size, heads=heads, biased=c.qkv_bias, head_norms=c.qk_norm),
-        Matmul(op="o", n=c.hidden_size, k=c.q_heads_dim, biased=c.o_bias),
+        Matmul(op="o", n=c.hidden_size, k=c.q_heads_dim, group=c.head_dim, biased=c.o_bias),
         Matmul(op="gate_up", n=c.intermediate_size, k=c.hidden_size),
         Matmul(op="down", n=c.hidden_size, k=c.intermediate_size, biased=c.mlp_bias),
         Matmul(op="head", n=c.vocab_size, k=c.hidden_size),
     ]
+    return [replace(matmul, weights=weights) for matmul in matmuls]

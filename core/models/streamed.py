@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.models.kv import KvCache
+from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.passes import RowsOut
 from specmon.core.models.placement import Chunk
 from specmon.core.models.transformer import Layer, Transformer
@@ -30,7 +31,7 @@ from specmon.kernels.stream.launch import (
     embed,
 )
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
-from specmon.kernels.stream.schedule import Schedule, schedule_for
+from specmon.kernels.stream.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class StreamedModel:
         norms = [layer.input_norm for layer in reference.layers[1:]] + [reference.norm]
         self.layers = [self._layer(layer, norm) for layer, norm in zip(reference.layers, norms, strict=True)]
         head, _ = _parts(reference.head)
-        self.head = HeadMatmul(head, _schedule("head", head), config.norm_eps)
+        self.head = HeadMatmul(head, self._schedules(head)["head"], config.norm_eps)
         dtype, heads, one = reference.embedding_VD.dtype, (config.n_heads, config.head_dim), self.layers[0]
         rows = dtype if head.scale is None else head.data.dtype
         self.stream = Stream(config.hidden_size, one.o.schedule.bn, rows, device)
@@ -90,7 +91,7 @@ class StreamedModel:
         self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
 
     def _layer(self, layer: Layer, next_norm: Tensor) -> _StreamedLayer:
-        eps, size = self.reference.config.norm_eps, self.shape.head_dim
+        eps = self.reference.config.norm_eps
         qkv, qkv_bias = _parts(layer.attention.qkv)
         o, o_bias = _parts(layer.attention.o)
         gate_up, gate_up_bias = _parts(layer.mlp.gate_up)
@@ -99,14 +100,20 @@ class StreamedModel:
             raise ValueError("the streaming kernels take no bias on gate and up")
         q_norm, k_norm = layer.attention.q_norm, layer.attention.k_norm
         norms = (q_norm, k_norm) if q_norm is not None and k_norm is not None else None
+        schedules = self._schedules(qkv)
         return _StreamedLayer(
-            qkv=QkvMatmul(qkv, qkv_bias, norms, self.shape, _schedule("qkv", qkv, bn=size), eps),
-            o=ResidualMatmul(o, o_bias, _schedule("o", o, group=size)),
+            qkv=QkvMatmul(qkv, qkv_bias, norms, self.shape, schedules["qkv"], eps),
+            o=ResidualMatmul(o, o_bias, schedules["o"]),
             post_norm=layer.post_norm,
-            gate_up=SwigluMatmul(gate_up, _schedule("gate_up", gate_up), eps),
-            down=ResidualMatmul(down, down_bias, _schedule("down", down)),
+            gate_up=SwigluMatmul(gate_up, schedules["gate_up"], eps),
+            down=ResidualMatmul(down, down_bias, schedules["down"]),
             next_norm=next_norm,
         )
+
+    def _schedules(self, weight: Scaled) -> dict[str, Schedule]:
+        """How each op is cut up where weights have the format of `weight`."""
+        matmuls = matmuls_of(self.reference.config, _FORMATS[weight.data.dtype])
+        return {matmul.op: matmul.schedule for matmul in matmuls}
 
     def enqueue(
         self,
@@ -147,18 +154,6 @@ def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:
     if isinstance(linear, Fp8Linear):
         return Scaled(linear.weight, linear.scale), linear.bias
     raise ValueError(f"the streaming kernels take dense or fp8 weights, not {type(linear).__name__}")
-
-
-def _schedule(op: str, weight: Scaled, *, bn: int | None = None, group: int | None = None) -> Schedule:
-    n, k = weight.data.shape
-    return schedule_for(
-        op,
-        n // 2 if op == "gate_up" else n,
-        k,
-        bn=bn,
-        group=group,
-        weights=_FORMATS[weight.data.dtype],
-    )
 
 
 _FORMATS = {torch.bfloat16: "bf16", torch.float32: "fp32", FP8: "fp8"}

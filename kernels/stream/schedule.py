@@ -19,7 +19,8 @@ _HEADER = """\
 """
 _SM_COUNT = 132  # programs that fill an H100 or H200 once
 _RESIDUAL_BN = 64
-_GROUP = 128  # inputs that share a scale in fp8
+WEIGHTS = {"bf16": 2, "fp8": 1, "fp32": 4}  # formats of W, bytes a number
+GROUP = 128  # inputs that share a scale in fp8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +61,7 @@ class ScheduleTable:
             },
         )
 
-    def with_changes(
-        self, changes: dict[str, Schedule], *, weights: str = "bf16", new_version: bool
-    ) -> ScheduleTable:
+    def with_changes(self, changes: dict[str, Schedule], *, weights: str, new_version: bool) -> ScheduleTable:
         """This table with other schedules for some shapes, as the next version where a bit may have changed."""
         tuned = self.tuned | {weights: self.tuned.get(weights, {}) | changes}
         return ScheduleTable(version=self.version + new_version, tuned=tuned)
@@ -91,19 +90,19 @@ def shape_key(op: str, n: int, k: int) -> str:
 
 
 def schedule_for(
-    op: str, n: int, k: int, *, bn: int | None = None, group: int | None = None, weights: str = "bf16"
+    op: str, n: int, k: int, *, bn: int | None = None, group: int = GROUP, weights: str = "bf16"
 ) -> Schedule:
     """The schedule of `op` ("qkv", "o", "gate_up", "down", "head") for N outputs and K inputs; qkv's bn is the head size.
 
     o and down share bn, since both leave sums of squares by tile. `weights` is the format W is stored in. In fp8 `group`
-    inputs (128 where not given) share a scale: a tile has so many inputs, and what ends in fp8 so many outputs.
+    inputs share a scale: a tile has so many inputs, and what ends in fp8 so many outputs.
     """
     tuned = shipped_table().tuned.get(weights, {}).get(shape_key(op, n, k))
     if tuned is not None:
         return tuned
     may_split = op in ("qkv", "o", "down")
     if weights == "fp8":
-        return default_schedule(n, k, bn=bn or _GROUP, bk=group or _GROUP, may_split=may_split)
+        return default_schedule(n, k, bn=bn or GROUP, bk=group, may_split=may_split)
     rows = bn or (_RESIDUAL_BN if op in ("o", "down") or weights == "fp32" else None)
     return default_schedule(
         n,

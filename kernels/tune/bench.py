@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specmon.kernels.quantise.reference import FP8, quantise_channels, quantise_groups
 from specmon.kernels.stream.launch import HeadMatmul, QkvMatmul, ResidualMatmul, Stream, SwigluMatmul
-from specmon.kernels.stream.matmul import ROWS
+from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
 from specmon.kernels.tune.space import Matmul
 
@@ -27,7 +28,7 @@ Step = Callable[[int], None]
 
 
 class StreamBench:
-    """A `Matmul` on `device` with weights of `dtype`: at least `weight_bytes` of them, 128 matrices at most."""
+    """A `Matmul` on `device`: at least `weight_bytes` of weights, 128 matrices at most. `dtype`: of all that is not fp8."""
 
     def __init__(
         self,
@@ -40,9 +41,10 @@ class StreamBench:
         self.matmul, self.device, self.dtype = matmul, device, dtype
         self._random = torch.Generator(device).manual_seed(0)
         shape = (matmul.weight_rows, matmul.k)
-        one = shape[0] * shape[1] * dtype.itemsize
+        self._rows = FP8 if matmul.weights == "fp8" else dtype
+        one = shape[0] * shape[1] * self._rows.itemsize
         count = min(128, max(1, -(-weight_bytes // one)))
-        self.weights = [self._draw(*shape) / matmul.k**0.5 for _ in range(count)]
+        self.weights = [self._weight(self._draw(*shape) / matmul.k**0.5) for _ in range(count)]
         self._bias = self._draw(matmul.n) if matmul.biased else None
         heads = matmul.heads
         self._head_norms = None
@@ -51,13 +53,22 @@ class StreamBench:
                 self._draw(heads.head_dim).float(),
                 self._draw(heads.head_dim).float(),
             )
-        self._x = self._draw(ROWS, matmul.k)
+        self._x = self._activation(self._draw(ROWS, matmul.k))
         self._residual = self._draw(ROWS, matmul.n).float()
         self._squares = self._draw(ROWS).float().square() * _TILE
         self._norm = self._draw(matmul.n).float()
 
     def _draw(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self._random, device=self.device, dtype=self.dtype)
+
+    def _weight(self, floats: Tensor) -> Scaled:
+        return Scaled(*quantise_channels(floats)) if self._rows == FP8 else Scaled(floats)
+
+    def _activation(self, floats: Tensor) -> Scaled:
+        if self._rows != FP8:
+            return Scaled(floats)
+        data, scale = quantise_groups(floats, self.matmul.group)
+        return Scaled(data, scale.T.contiguous())
 
     def output(self, schedule: Schedule) -> list[Tensor]:
         found = []
@@ -95,7 +106,7 @@ class StreamBench:
         return graph, steps
 
     def _prepare(
-        self, weight: Tensor, schedule: Schedule, *, whole: bool = False
+        self, weight: Scaled, schedule: Schedule, *, whole: bool = False
     ) -> tuple[Step, list[Tensor]]:
         """A launch of so many rows on fresh buffers, and what it writes; `whole`: also what is optional."""
         match self.matmul.op:
@@ -109,31 +120,33 @@ class StreamBench:
                 return self._add(weight, schedule)
 
     def _stream(self, width: int, tile: int) -> Stream:
-        stream = Stream(width, tile, self.dtype, self.device)
+        stream = Stream(width, tile, self._rows, self.device)
         if width == self.matmul.k:
-            stream.h.copy_(self._x)
+            stream.h = self._x
             stream.sumsq.copy_(self._squares.expand_as(stream.sumsq))
         return stream
 
-    def _add(self, weight: Tensor, schedule: Schedule) -> tuple[Step, list[Tensor]]:
+    def _add(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         op = ResidualMatmul(weight, self._bias, schedule)
         stream = self._stream(self.matmul.n, schedule.bn)
         stream.residual.copy_(self._residual)
-        written = [stream.residual, stream.h, stream.sumsq]
+        written = [stream.residual, *_tensors(stream.h), stream.sumsq]
         return lambda n_rows: op(self._x, stream, self._norm, n_rows), written
 
-    def _swiglu(self, weight: Tensor, schedule: Schedule) -> tuple[Step, list[Tensor]]:
+    def _swiglu(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         op, stream = SwigluMatmul(weight, schedule, _EPS), self._stream(self.matmul.k, _TILE)
-        out = torch.zeros(ROWS, self.matmul.n, dtype=self.dtype, device=self.device)
-        return lambda n_rows: op(stream, out, n_rows), [out]
+        out = empty_rows((self.matmul.n,), schedule.bn, self._rows, self.device)
+        return lambda n_rows: op(stream, out, n_rows), _tensors(out)
 
-    def _head(self, weight: Tensor, schedule: Schedule, whole: bool) -> tuple[Step, list[Tensor]]:
+    def _head(self, weight: Scaled, schedule: Schedule, whole: bool) -> tuple[Step, list[Tensor]]:
         op, stream = HeadMatmul(weight, schedule, _EPS), self._stream(self.matmul.k, _TILE)
         logits = torch.zeros(ROWS, self.matmul.n, device=self.device) if whole else None
-        written = [op.tokens, op.margins] + ([logits] if logits is not None else [])
-        return lambda n_rows: op(stream, n_rows, logits), written
+        tokens = torch.zeros(ROWS, dtype=torch.int64, device=self.device)
+        margins = torch.zeros(ROWS, device=self.device)
+        written = [tokens, margins] + ([logits] if logits is not None else [])
+        return lambda n_rows: op(stream, tokens, margins, n_rows, logits), written
 
-    def _qkv(self, weight: Tensor, schedule: Schedule) -> tuple[Step, list[Tensor]]:
+    def _qkv(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         heads = self.matmul.heads
         assert heads is not None
         op = QkvMatmul(weight, self._bias, self._head_norms, heads, schedule, _EPS)
@@ -146,3 +159,7 @@ class StreamBench:
             2, _POSITIONS, heads.n_kv_heads, heads.head_dim, dtype=self.dtype, device=self.device
         )
         return lambda n_rows: op(stream, cos, sin, cursor, q, k, v, n_rows), [q, k, v]
+
+
+def _tensors(rows: Scaled) -> list[Tensor]:
+    return [rows.data] if rows.scale is None else [rows.data, rows.scale]

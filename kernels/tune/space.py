@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from specmon.kernels.stream.launch import HeadShape
-from specmon.kernels.stream.matmul import ROWS
-from specmon.kernels.stream.schedule import Schedule, schedule_for, shape_key
+from specmon.kernels.stream.scaled import ROWS
+from specmon.kernels.stream.schedule import GROUP, WEIGHTS, Schedule, schedule_for, shape_key
 
 _SHARED_BYTES = 227 * 1024
 _SPLITS = range(1, 9)
@@ -18,15 +18,18 @@ _LEAST_INPUTS = 64  # a part of K that is worth a program
 class Matmul:
     """An op ("qkv", "o", "gate_up", "down", "head") with N outputs (of each of gate and up) and K inputs.
 
-    `heads` is qkv's. `biased`: it adds a bias. `head_norms`: qkv norms its q and k heads.
+    `heads` is qkv's. `group`: inputs that share a scale in fp8. `biased`: it adds a bias. `head_norms`: qkv norms its q and
+    k heads. `weights`: the format of W ("bf16", "fp8", "fp32").
     """
 
     op: str
     n: int
     k: int
     heads: HeadShape | None = None
+    group: int = GROUP
     biased: bool = False
     head_norms: bool = False
+    weights: str = "bf16"
 
     @property
     def key(self) -> str:
@@ -35,7 +38,8 @@ class Matmul:
     @property
     def schedule(self) -> Schedule:
         """The one that is in use."""
-        return schedule_for(self.op, self.n, self.k, bn=self.heads.head_dim if self.heads else None)
+        bn = self.heads.head_dim if self.heads else None
+        return schedule_for(self.op, self.n, self.k, bn=bn, group=self.group, weights=self.weights)
 
     @property
     def weight_rows(self) -> int:
@@ -46,14 +50,14 @@ def candidates(matmul: Matmul, *, any_split: bool) -> list[Schedule]:
     """Schedules that fit the matrix instruction and shared memory; the one in use is not among them.
 
     Another split adds in another order, so it is left out unless `any_split`. qkv's bn is its head size; o and down keep
-    theirs, since both leave sums of squares by tile.
+    theirs, since both leave sums of squares by tile; in fp8 what shares a scale stays a tile.
     """
     now = matmul.schedule
     splits = _splits(matmul) if any_split else [now.split]
     found = [
         Schedule(bn=bn, bk=bk, split=split, stages=stages, warps=warps)
         for split, bn, bk, stages, warps in product(
-            splits, _tiles(matmul, now), (64, 128, 256, 512), (2, 3, 4, 5, 6), (4, 8)
+            splits, _rows(matmul, now), _inputs(matmul), (2, 3, 4, 5, 6, 8), (4, 8)
         )
     ]
     return [s for s in found if s != now and _fits(matmul, s)]
@@ -62,15 +66,22 @@ def candidates(matmul: Matmul, *, any_split: bool) -> list[Schedule]:
 def _splits(matmul: Matmul) -> list[int]:
     if matmul.op not in ("qkv", "o", "down"):
         return [1]
-    return [s for s in _SPLITS if matmul.k % s == 0 and matmul.k // s >= _LEAST_INPUTS]
+    least = matmul.group if matmul.weights == "fp8" else 1
+    parts = [s for s in _SPLITS[1:] if matmul.k % (s * least) == 0 and matmul.k // s >= _LEAST_INPUTS]
+    return [1, *parts]
 
 
-def _tiles(matmul: Matmul, now: Schedule) -> tuple[int, ...]:
-    return (64, 128) if matmul.op in ("gate_up", "head") else (now.bn,)
+def _rows(matmul: Matmul, now: Schedule) -> tuple[int, ...]:
+    free = ("head",) if matmul.weights == "fp8" else ("gate_up", "head")
+    return (32, 64, 128) if matmul.op in free else (now.bn,)
+
+
+def _inputs(matmul: Matmul) -> tuple[int, ...]:
+    return (matmul.group,) if matmul.weights == "fp8" else (64, 128, 256, 512)
 
 
 def _fits(matmul: Matmul, s: Schedule) -> bool:
-    """A warp of a product owns 16 weight rows; tiles in flight lie in shared memory, bf16."""
+    """A warp of a product owns 16 weight rows; tiles in flight lie in shared memory."""
     tiles = 2 * s.bn if matmul.op == "gate_up" else s.bn
-    shared = (tiles + ROWS) * s.bk * 2 * s.stages
-    return s.bn >= 16 * s.warps and s.bk <= matmul.k // s.split and shared <= _SHARED_BYTES
+    shared = (tiles + ROWS) * s.bk * WEIGHTS[matmul.weights] * s.stages
+    return tiles >= 16 * s.warps and s.bk <= matmul.k // s.split and shared <= _SHARED_BYTES

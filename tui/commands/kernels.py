@@ -141,6 +141,7 @@ def tune(
         list[str] | None,
         typer.Option("--op", metavar="NAME", help="qkv, o, gate_up, down or head; all by default."),
     ] = None,
+    weights: Annotated[str, typer.Option("--weights", metavar="FORMAT", help="bf16, fp8 or fp32.")] = "bf16",
     write: Annotated[
         bool, typer.Option("--write", help="Put winners into kernels/stream/schedules.toml.")
     ] = False,
@@ -159,7 +160,7 @@ def tune(
     _require_compilers("Schedules cannot be tuned")
     import torch
 
-    matmuls = _matmuls(shape, op)
+    matmuls = _matmuls(shape, op, weights)
     if not torch.cuda.is_available():
         raise SpecmonError(
             "Schedules are tuned on a CUDA GPU, and there is none here.", "Run it where one is."
@@ -169,20 +170,23 @@ def tune(
     if not changes:
         write_line("Every schedule in use stays.")
     elif write:
-        _write(changes)
+        _write(changes, weights)
     else:
         write_line(f"{len(changes)} would change; --write keeps them.")
 
 
-def _matmuls(shapes: list[str] | None, ops: list[str] | None) -> list[Matmul]:
+def _matmuls(shapes: list[str] | None, ops: list[str] | None, weights: str) -> list[Matmul]:
     """What to tune, each shape of a matmul once. Raises: UsageError for a name that is unknown."""
     from specmon.core.models.matmuls import matmuls_of
     from specmon.core.models.random_weights import SHAPES
+    from specmon.kernels.stream.schedule import WEIGHTS
 
     for name in shapes or ():
         if name not in SHAPES:
             raise UsageError(f"There is no shape {name!r}.", f"Choose {', '.join(SHAPES)}.")
-    every = [matmul for name in shapes or SHAPES for matmul in matmuls_of(SHAPES[name])]
+    if weights not in WEIGHTS:
+        raise UsageError(f"There are no weights in {weights!r}.", f"Choose {', '.join(WEIGHTS)}.")
+    every = [matmul for name in shapes or SHAPES for matmul in matmuls_of(SHAPES[name], weights)]
     known = dict.fromkeys(matmul.op for matmul in every)
     for name in ops or ():
         if name not in known:
@@ -216,12 +220,12 @@ def _outcome(found: Found) -> str:
     return f"{now} → {found.best}: {found.best_us:.1f} µs, {bits} ({left_out})"
 
 
-def _write(changes: dict[str, Found]) -> None:
+def _write(changes: dict[str, Found], weights: str) -> None:
     from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
 
     best: dict[str, Schedule] = {key: one.best for key, one in changes.items()}
     raised = not all(one.same_bits for one in changes.values())
-    table = ScheduleTable.read(SCHEDULES).with_changes(best, new_version=raised)
+    table = ScheduleTable.read(SCHEDULES).with_changes(best, weights=weights, new_version=raised)
     try:
         SCHEDULES.write_text(table.text())
     except OSError as refused:

@@ -26,7 +26,7 @@ def test_changes_survive_the_file(tmp_path: Path, new_version: bool, raised: int
     before = shipped_table()
     better = {"o 3584x3584": Schedule(bn=64, bk=128, stages=6), "o 64x64": Schedule(bn=64, bk=64)}
     file = tmp_path / "schedules.toml"
-    file.write_text(before.with_changes(better, new_version=new_version).text())
+    file.write_text(before.with_changes(better, weights="bf16", new_version=new_version).text())
     after = ScheduleTable.read(file)
 
     assert after.version == before.version + raised

@@ -10,7 +10,7 @@ import torch
 from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.random_weights import SHAPES
 from specmon.kernels.stream.launch import HeadShape
-from specmon.kernels.stream.schedule import Schedule
+from specmon.kernels.stream.schedule import WEIGHTS, Schedule
 from specmon.kernels.tune.bench import StreamBench
 from specmon.kernels.tune.search import search
 from specmon.kernels.tune.space import Matmul, candidates
@@ -23,10 +23,11 @@ TINY = [
     Matmul(op="gate_up", n=48, k=64),
     Matmul(op="head", n=96, k=64),
 ]
+IN_FP8 = [replace(m, k=128, group=32, weights="fp8") for m in TINY[1:]]
 BN = {"qkv": 16, "o": 16, "gate_up": 32, "head": 32}
 
 
-@pytest.mark.parametrize("matmul", TINY, ids=lambda m: m.op)
+@pytest.mark.parametrize("matmul", TINY + IN_FP8, ids=lambda m: f"{m.op}-{m.weights}")
 def test_other_stages_keep_the_bits(matmul: Matmul) -> None:
     bench = StreamBench(matmul, DEVICE, dtype=torch.float32, weight_bytes=1)
     one = Schedule(bn=BN[matmul.op], bk=32, stages=2)
@@ -48,12 +49,13 @@ def test_another_split_changes_bits_and_little_else() -> None:
 def test_weights_are_distinct_and_too_many_for_a_cache() -> None:
     bench = StreamBench(TINY[1], DEVICE, weight_bytes=10 * 48 * 64 * 2)
     assert len(bench.weights) == 10
-    assert len({weight.data_ptr() for weight in bench.weights}) == 10
+    assert len({weight.data.data_ptr() for weight in bench.weights}) == 10
 
 
+@pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("name", SHAPES)
-def test_candidates_fit_and_keep_the_split_unless_asked(name: str) -> None:
-    for matmul in matmuls_of(SHAPES[name]):
+def test_candidates_fit_and_keep_the_split_unless_asked(name: str, weights: str) -> None:
+    for matmul in matmuls_of(SHAPES[name], weights):
         now = matmul.schedule
         keep, every = (candidates(matmul, any_split=any_split) for any_split in (False, True))
         assert set(keep) <= set(every)
@@ -61,7 +63,9 @@ def test_candidates_fit_and_keep_the_split_unless_asked(name: str) -> None:
         assert {s.split for s in keep} == {now.split}
         assert all(matmul.k % s.split == 0 and s.bk <= matmul.k // s.split for s in every)
         if matmul.op not in ("gate_up", "head"):
-            assert {s.bn for s in every} == {now.bn}
+            assert {s.bn for s in every} <= {now.bn}
+        if weights == "fp8":
+            assert {s.bk for s in every} <= {matmul.group}
 
 
 @pytest.mark.gpu
