@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from specmon.core import paths
@@ -45,7 +46,10 @@ class FakeEngine:
 
     def decode(self, lane: int, request: Request) -> TurnMetrics:
         self._n += 1
-        return type(self).script(self._lanes[lane], request.messages[0][1], self._n)
+        config = self._lanes[lane]
+        if request.draft_len is not None:
+            config = msgspec.structs.replace(config, draft_len=request.draft_len)
+        return type(self).script(config, request.messages[0][1], self._n)
 
     def __enter__(self) -> FakeEngine:
         return self
