@@ -38,6 +38,12 @@ _KEEP = "keep the recording, or keep it no longer"
 _LEAVE = "back; to the monitor once the race is over"
 
 
+def planned_label(config: LaneConfig) -> str:
+    """A lane by its decoder, as it is named before it starts: "AR", "SD K4"."""
+    length = "" if config.decoder == "ar" else f" K{config.draft_len}"
+    return f"{config.decoder.upper()}{length}"
+
+
 class RaceScreen(RaceBoard):
     """Loads every lane, runs the race, and shows it; Esc leaves once it is over."""
 
@@ -56,7 +62,7 @@ class RaceScreen(RaceBoard):
         self, setup: Setup, feed: LiveFeed, request: Request, lanes: tuple[LaneConfig, ...], recordings: Path
     ) -> None:
         self._before = setup.pump.start_over()
-        super().__init__(setup, len(lanes))
+        super().__init__(setup, len(lanes), planned=[planned_label(lane) for lane in lanes])
         self.feed = feed
         self.request = request
         self.lanes = lanes
@@ -76,7 +82,7 @@ class RaceScreen(RaceBoard):
     def waits_for(self) -> str | None:
         if self.phase != "loading":
             return None
-        lane = f"lane {'ABCD'[self._loading]}, {self.lanes[self._loading].decoder.upper()}"
+        lane = f"lane {'ABCD'[self._loading]}, {planned_label(self.lanes[self._loading])}"
         progress = self.pump.progress
         return f"{lane}: {safe_text(progress.what)}" if progress else lane
 
