@@ -113,10 +113,11 @@ def table(found: list[Row]) -> list[str]:
 
 
 def _figures(row: Row) -> str:
+    verdict = "  WRONG" if row.faults else "  may spill" if row.stack_bytes else ""
     return (
         f"sm_{row.arch:<4} {' + '.join(row.families) or 'no products':<13} {row.registers:>3} registers"
         f" {row.stack_bytes:>4} B spilled {row.shared_bytes / 1024:>6.1f} KiB shared"
-        f"{'  WRONG' if row.faults else ''}"
+        f"{verdict}"
     )
 
 
