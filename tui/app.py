@@ -132,11 +132,14 @@ class SpecmonApp(App[None]):
         self._changed = self._taking_in = False
         self._key_at = self._ticked_at = float("-inf")
 
-    def on_mount(self) -> None:
+    def on_load(self) -> None:
+        """Before the terminal is taken."""
         if self._once or not self.is_headless:
             loop = asyncio.get_running_loop()
             for signal in heeded():
                 loop.add_signal_handler(signal, self._end_from_outside, signal)
+
+    def on_mount(self) -> None:
         self.push_screen(self._first_stage())
         self.call_after_refresh(self._begin)
 

@@ -29,16 +29,22 @@ def try_draft_lens(
     *,
     load: Callable[[int, LaneConfig], None],
     decode: Decode,
+    done: Callable[[], None] = lambda: None,
 ) -> list[TunedK]:
-    """Measure `config` with each of `draft_lens`; the lane is left with the last one.
+    """Measure `config` with each of `draft_lens`, loaded once for the longest.
 
-    A K that decodes nothing is left out.
+    Args:
+        done: told after each. A K that decodes nothing is left out.
     """
+    load(lane, msgspec.structs.replace(config, draft_len=max(draft_lens)))
     tried = []
     for draft_len in draft_lens:
-        load(lane, msgspec.structs.replace(config, draft_len=draft_len))
-        decode(lane, ask(prompts[0], max_new_tokens))
-        figures = pooled([decode_cold(decode, lane, ask(prompt, max_new_tokens)) for prompt in prompts])
+        requests = [
+            msgspec.structs.replace(ask(prompt, max_new_tokens), draft_len=draft_len) for prompt in prompts
+        ]
+        decode(lane, requests[0])
+        figures = pooled([decode_cold(decode, lane, request) for request in requests])
+        done()
         if figures.ms_per_token is not None:
             tried.append(
                 TunedK(

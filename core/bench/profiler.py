@@ -63,6 +63,11 @@ def _is_on(event: Any, device: str) -> bool:
     return bool(event.device_type.name == device)
 
 
+def _is_work(name: str) -> bool:
+    """Whether a device's event is a kernel or a copy, not a range or the wait for one."""
+    return not name.startswith(PREFIX) and not name.endswith(" Sync")
+
+
 def _groups_marked(events: Sequence[Any], device: str) -> list[Stretch]:
     """Ranges that name a group, as they lie on `device`."""
     marks = [_stretch(e) for e in events if _is_on(e, device) and e.name.startswith(PREFIX)]
@@ -71,7 +76,7 @@ def _groups_marked(events: Sequence[Any], device: str) -> list[Stretch]:
 
 def passes_on_cuda(events: Sequence[Any]) -> list[SeenPass]:
     """Kernels by the pass in which they started: a pass ends only when its last kernel has."""
-    kernels = [_stretch(e) for e in events if _is_on(e, "CUDA") and not e.name.startswith(PREFIX)]
+    kernels = [_stretch(e) for e in events if _is_on(e, "CUDA") and _is_work(e.name)]
     ranges = _groups_marked(events, "CUDA")
     found = []
     for mark in _passes(events):

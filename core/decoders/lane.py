@@ -10,7 +10,7 @@ import torch
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
-from specmon.core.decoders.setup import check_config, fan_out_of, open_link
+from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.drafters.base import Proposal
@@ -138,11 +138,11 @@ class DecodeLane:
     def _generate(
         self, request: Request, lane: int, turn: int, cancelled: Callable[[], bool]
     ) -> Iterator[Event]:
-        tokens = self._encode(request)
+        tokens, config = self._encode(request), turn_config(self.config, request)
         if self._link is not None and self._link.revive():
             self._target.forget()
         start = self._target.reusable(tokens)
-        yield self._turn_event(request, tokens, start, lane, turn)
+        yield self._turn_event(request, config, tokens, start, lane, turn)
         chooser = Chooser(request.sampling, request.seed)
         if self._link and self._link.info.kind == "scripted":
             self._link.script(self._true_text(tokens, start, request, chooser))
@@ -154,7 +154,7 @@ class DecodeLane:
         self._current = run
         yield Vocabulary(t=prefill.t, lane=lane, turn=turn, pieces=pieces)
         yield prefill
-        yield from self._rounds(run)
+        yield from self._rounds(run, config)
         yield run.end()
 
     def _encode(self, request: Request) -> list[int]:
@@ -175,7 +175,9 @@ class DecodeLane:
             )
         return tokens
 
-    def _turn_event(self, request: Request, tokens: list[int], start: int, lane: int, turn: int) -> Turn:
+    def _turn_event(
+        self, request: Request, config: LaneConfig, tokens: list[int], start: int, lane: int, turn: int
+    ) -> Turn:
         speculative = self._link is not None
         return Turn(
             t=self._clock(),
@@ -184,8 +186,8 @@ class DecodeLane:
             prompt=next((content for role, content in reversed(request.messages) if role == "user"), None),
             prompt_tokens=len(tokens),
             reused_tokens=start,
-            draft_len=self.config.draft_len if speculative else 0,
-            fan_out=fan_out_of(self.config) if self.config.decoder == "ssd" else None,
+            draft_len=config.draft_len if speculative else 0,
+            fan_out=fan_out_of(config) if config.decoder == "ssd" else None,
             sampling=request.sampling,
             seed=request.seed,
             max_new_tokens=request.max_new_tokens,
@@ -263,13 +265,13 @@ class DecodeLane:
             drafter=info.kind if info else None,
         )
 
-    def _rounds(self, run: Run) -> Iterator[Event]:
+    def _rounds(self, run: Run, config: LaneConfig) -> Iterator[Event]:
         if self._link is None:
             yield from ar_rounds(run)
-        elif self.config.decoder == "sd":
-            yield from sd_rounds(run, self._link, self.config.draft_len)
+        elif config.decoder == "sd":
+            yield from sd_rounds(run, self._link, config.draft_len)
         else:
-            yield from ssd_rounds(run, self._link, self.config.draft_len, fan_out_of(self.config))
+            yield from ssd_rounds(run, self._link, config.draft_len, fan_out_of(config))
 
     def _true_text(self, tokens: list[int], start: int, request: Request, chooser: Chooser) -> list[int]:
         """Decode the request with AR, for a scripted drafter to know; nothing of it is shown or kept."""

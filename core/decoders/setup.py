@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
 import torch
 
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
 from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
-from specmon.core.engine.messages import LaneConfig
+from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import UsageError
 from specmon.core.models.passes import MAX_ROWS
 
@@ -47,6 +48,23 @@ def open_link(
         with torch.inference_mode():
             return InlineLink(build_drafter(spec), clock)
     return WorkerLink(build_drafter, (spec,), device=device, core=cores.get(device), clock=clock)
+
+
+def turn_config(config: LaneConfig, request: Request) -> LaneConfig:
+    """`config` as one turn uses it: with the draft_len its request asks for.
+
+    Raises: UsageError where that is more than the lane is loaded for, or the fan-out does not fit it.
+    """
+    if request.draft_len is None or config.decoder == "ar":
+        return config
+    if request.draft_len > config.draft_len:
+        raise UsageError(
+            f"A turn asks for draft_len {request.draft_len}, the lane is loaded for {config.draft_len}.",
+            "Load it with as many.",
+        )
+    changed = msgspec.structs.replace(config, draft_len=request.draft_len)
+    check_config(changed)
+    return changed
 
 
 def check_config(config: LaneConfig) -> None:

@@ -34,7 +34,10 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn. `messages` is the whole conversation as (role, content), the new user message last."""
+    """One turn. `messages` is the whole conversation as (role, content), the new user message last.
+
+    `draft_len`: draft fewer tokens a round than the lane is loaded for, in this turn; None: as many.
+    """
 
     messages: tuple[tuple[str, str], ...]
     max_new_tokens: int = 256
@@ -42,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     stop_strings: tuple[str, ...] = ()
     raw: bool = False  # True: no chat template, the contents are concatenated
+    draft_len: int | None = None
 
 
 # --- commands (view -> engine) -----------------------------------------------------------------------------

@@ -26,7 +26,9 @@ class Intent:
         """The matrix instructions meant for `launch`; "?" says that none takes that format."""
         unit = "wgmma" if launch.arch < 100 else "tcgen05"
         formats = dict(launch.formats)
-        return tuple(sorted({f"{unit} {_FORMATS.get(formats[name], '?')}" for name in self.multiplies}))
+        return tuple(
+            sorted({f"{unit} {_FORMATS.get(formats.get(name, ''), '?')}" for name in self.multiplies})
+        )
 
 
 _WEIGHTS = Intent(multiplies=("w_ptr",))

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
+import torch
 
 from specmon.core import paths
 from specmon.core.bench.figures import load_figures
@@ -45,7 +47,10 @@ class FakeEngine:
 
     def decode(self, lane: int, request: Request) -> TurnMetrics:
         self._n += 1
-        return type(self).script(self._lanes[lane], request.messages[0][1], self._n)
+        config = self._lanes[lane]
+        if request.draft_len is not None:
+            config = msgspec.structs.replace(config, draft_len=request.draft_len)
+        return type(self).script(config, request.messages[0][1], self._n)
 
     def __enter__(self) -> FakeEngine:
         return self
@@ -228,3 +233,26 @@ def test_the_embedded_pair_is_measured_end_to_end(capsys: pytest.CaptureFixture[
     assert {row["reused_tokens"] for row in report["requests"]} == {0}
     assert [pair["equal"] for pair in report["pairs"]] == [True, True]
     assert report["devices"][0]["copy"] > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.embedded
+def test_random_weights_are_measured_on_a_gpu_with_and_without_graphs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs one CUDA device, found 0")
+    if not is_fetched(paths.cache_dir()):
+        pytest.skip("the embedded model, whose tokenizer random weights borrow, is not fetched")
+    lanes = ("--lane", "ar", "--lane", "sd:3", "--lane", "ar,graphs=off")
+    setup = ("--target", "random:qwen2.5-0.5b", "--draft", "scripted:0.8", "--devices", "cuda:0")
+    size = ("--prompts", "merge,letter", "--repeats", "1", "--max-new-tokens", "24", "--json")
+    assert main(["bench", "paired", *lanes, *setup, *size]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {pair["equal"] for pair in report["pairs"]} == {True}
+    assert [lane["label"] for lane in report["lanes"]][:3] == [
+        "AR · graphs on",
+        "SD K3 · graphs on",
+        "AR · graphs off",
+    ]
+    assert all(lane["sol_fraction"] for lane in report["lanes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,14 +11,17 @@ import pytest
 import torch
 from tests.tiny_models import TinyModels
 
+from specmon.core import paths
 from specmon.core.bench.kernel_groups import GROUPS, Stretch, grouped, outermost, pass_time
 from specmon.core.bench.profile import PassProfile, profile_passes
 from specmon.core.bench.profile_report import ProfileReport, markdown
 from specmon.core.bench.profiler import PASS, passes_on_cpu, passes_on_cuda
 from specmon.core.bench.provenance import Provenance
 from specmon.core.errors import UsageError
+from specmon.core.models.fetch import is_fetched
 from specmon.core.models.pool import ModelPool
 from specmon.tui.commands.bench_profile import parse_rows
+from specmon.tui.commands.main import main
 
 LAYER = ("qkv_kernel", "attend_kernel", "residual_kernel", "swiglu_kernel", "residual_kernel")
 STREAMED = ("embed_kernel", *LAYER, *LAYER, "head_kernel", "winner_kernel", "Memcpy DtoH")
@@ -89,6 +93,7 @@ def test_kernels_belong_to_the_pass_in_which_they_started() -> None:
         event("gemm", 12, 18),
         event("gemm", 30, 50),
         event("qkv_kernel", 210, 250),
+        event("Stream Sync", 250, 290),
         event("warm-up", 400, 500),
     ]
     first, second = passes_on_cuda(events)
@@ -190,6 +195,23 @@ def test_kernels_inside_and_outside_of_graphs_are_seen(tmp_path: Path, graphs: b
         assert profile.gaps_us is not None
         if backend == "triton":
             assert (counts["qkv"], counts["o"], counts["gate_up"], counts["down"]) == (24, 24, 24, 24)
+
+
+@pytest.mark.embedded
+def test_command_profiles_the_embedded_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not is_fetched(paths.cache_dir()):
+        pytest.skip("the embedded model is not fetched (specmon models fetch smollm2)")
+    monkeypatch.setattr("specmon.tui.commands.bench_profile._claim", lambda device, core: None)
+    monkeypatch.setenv("KINETO_LOG_LEVEL", "99")
+    args = ("--device", "cpu:0", "--rows", "2", "--context", "20", "--passes", "2")
+    assert main(["bench", "profile", *args, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["recipe"], report["device"], report["graphs"]) == ("q4", "cpu:0", False)
+    [profile] = report["profiles"]
+    assert (profile["rows"], profile["kv_len"], profile["passes"]) == (2, 20, 2)
+    assert {group["group"]: group["kernels"] for group in profile["groups"]}["qkv"] == 30
 
 
 def test_rows_are_numbers_of_one_or_more() -> None:

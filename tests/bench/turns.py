@@ -77,10 +77,12 @@ class FakeLanes:
     def __init__(self, turns: Any) -> None:
         self._turns = turns
         self.asked: list[tuple[int, str]] = []
+        self.draft_lens: list[int | None] = []
 
     def __call__(self, lane: int, request: Request) -> TurnMetrics:
         text = request.messages[0][1]
         self.asked.append((lane, text))
+        self.draft_lens.append(request.draft_len)
         if request.raw:
             return make_turn((1,))
         turn: TurnMetrics = self._turns(lane, text)

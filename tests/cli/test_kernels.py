@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,19 @@ def test_check_says_what_to_install_without_triton(
     assert err.count("\n") == 1
     assert "triton is not installed" in err
     assert "specmon[engine]" in err
+
+
+def test_check_says_when_a_compiler_takes_its_process_with_it(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dying(ThreadPoolExecutor):
+        def map(self, *what: Any, **how: Any) -> Any:
+            raise BrokenExecutor("a process was terminated abruptly")
+
+    monkeypatch.setattr("specmon.kernels.offline.workers.compilers", Dying)
+    code, out, err = cli("kernels", "check", "--arch", "90")
+    assert (code, out) == (1, "")
+    assert "A compiling process died" in err
 
 
 def test_tune_says_that_it_needs_a_gpu(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,3 +83,30 @@ def test_auto_recipe_follows_the_weights(tiny: TinyModels, bench: Bench, weights
     target = tiny.gguf("qwen2", "Q4_1") if weights == "gguf" else tiny.target("qwen2")
 
     assert bench.raw_lane(target, "ar", recipe="auto").describe(0, 0).recipe == recipe
+
+
+@pytest.mark.parametrize("decoder", ["sd", "ssd"])
+def test_a_turn_may_draft_less_than_its_lane_is_loaded_for(
+    tiny: TinyModels, bench: Bench, decoder: str
+) -> None:
+    config = {"draft": str(tiny.draft()), "fan_out": (2,)}
+    lane = bench.lane(tiny.target(), decoder, draft_len=6, **config)
+
+    short, whole = lane.decode(draft_len=2), lane.decode("the rat ran")
+
+    assert short.tokens == bench.lane(tiny.target(), decoder, draft_len=2, **config).decode().tokens
+    assert (short.turn.draft_len, whole.turn.draft_len) == (2, 6)
+    assert short.turn.fan_out == ((2, 2, 2) if decoder == "ssd" else None)
+    assert {len(r.draft) for r in short.rounds} == {2}
+    assert {len(r.draft) for r in whole.rounds} == {6}
+
+
+def test_a_turn_cannot_draft_more_than_its_lane_is_loaded_for(tiny: TinyModels, bench: Bench) -> None:
+    lane = bench.lane(tiny.target(), "sd", draft_len=2)
+    with pytest.raises(UsageError, match="asks for draft_len 3, the lane is loaded for 2"):
+        lane.decode(draft_len=3)
+    with pytest.raises(UsageError, match="draft_len 0 cannot work"):
+        lane.decode(draft_len=0)
+    several = bench.lane(tiny.target(), "ssd", draft_len=2, fan_out=(3, 2, 1))
+    with pytest.raises(UsageError, match="fan_out has 3 entries"):
+        several.decode(draft_len=1)

@@ -69,7 +69,12 @@ async def test_loading_says_which_lane_it_is_for(live_app: LiveApp, engine: Fake
         await settle(pilot)
         engine.give(Progress(what="loading x"))
         race = await settle(pilot)
-        assert "LOADING lane B, SD: loading x" in plain(race.lines["fair"].lines[0])
+        assert "LOADING lane B, SD K4: loading x" in plain(race.lines["fair"].lines[0])
+        titles = [plain(panel._lines[0]) for panel in race.panels[:3]]
+        assert all(
+            f" {name} " in title
+            for name, title in zip(("A · AR", "B ○ SD K4", "C ● SSD K4"), titles, strict=True)
+        )
 
 
 async def test_lanes_load_one_after_the_other_and_then_race(live_app: LiveApp, engine: FakeEngine) -> None:

@@ -154,10 +154,7 @@ def test_bandwidth_in_three_lines() -> None:
 
 def test_ms_per_token_waits_for_its_first_window() -> None:
     ledger = fed(StreamBuilder().header().turn().play([(2, True)]).events)
-    assert (
-        "first window at 64 tokens: 3 so far"
-        in texts(render_ms_per_token(View(ledger=ledger), 58, 11))[1]
-    )
+    assert "first window at 64 tokens: 3 so far" in texts(render_ms_per_token(View(ledger=ledger), 58, 11))[1]
 
 
 def test_ms_per_token_writes_window_cumulative_and_floor() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specmon.core.events import ClockSync, Span
+from specmon.core.events import ClockSync, Decoder, Span
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.spans import measure, overlap, overlap_intervals
 from specmon.core.metrics.turn import TurnMetrics
@@ -181,6 +181,16 @@ def test_timeline_explains_as_many_signs_as_fit(width: int, signs: tuple[str, ..
     title = texts(render_timeline(View(ledger=fed(ssd_stream(20))), width, 7, TimelineState()))[0]
     assert all(sign in title for sign in signs)
     assert "overlap" in title
+
+
+@pytest.mark.parametrize(
+    ("decoder", "foreign"), [("sd", ("branch", "wasted")), ("ar", ("branch", "d draft"))]
+)
+def test_timeline_explains_no_sign_of_another_decoder(decoder: Decoder, foreign: tuple[str, ...]) -> None:
+    events = StreamBuilder(decoder).header().turn().rounds(9).events
+    title = texts(render_timeline(View(ledger=fed(events)), 160, 7, TimelineState()))[0]
+    assert "▓ verify" in title
+    assert not any(name in title for name in foreign)
 
 
 def test_panned_timeline_says_how_to_come_back_in_80_columns() -> None:

@@ -192,17 +192,17 @@ def _tuned(
     chosen = []
     for number, config in enumerate(wanted.configs):
         tried: list[TunedK] = []
-        for draft_len in wanted.draft_lens if config.decoder != "ar" else ():
-            tried += try_draft_lens(
+        if config.decoder != "ar":
+            tried = try_draft_lens(
                 number,
                 config,
-                [draft_len],
+                wanted.draft_lens,
                 prompts,
                 wanted.plan.max_new_tokens,
                 load=engine.load,
                 decode=engine.decode,
+                done=progress.done,
             )
-            progress.done()
         found.tuned.append(tried)
         chosen.append(replace(config, draft_len=best_draft_len(tried)) if tried else config)
     return chosen

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
@@ -90,7 +93,7 @@ def _compile_all(architectures: tuple[int, ...]) -> list[tuple[Compiled, tuple[s
 
     wanted = [(shape, arch) for arch in architectures for shape in SHAPES]
     users: dict[Launch, list[str]] = {}
-    with compilers() as pool:
+    with _a_compiler_may_die(), compilers() as pool:
         for (shape, _), launches in zip(
             wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
         ):
@@ -98,6 +101,18 @@ def _compile_all(architectures: tuple[int, ...]) -> list[tuple[Compiled, tuple[s
                 users.setdefault(launch, []).append(shape)
         done = pool.map(compiled, users, chunksize=4)
         return [(kernel, tuple(models)) for kernel, models in zip(done, users.values(), strict=True)]
+
+
+@contextmanager
+def _a_compiler_may_die() -> Iterator[None]:
+    """LLVM and ptxas can take their process with them."""
+    try:
+        yield
+    except BrokenExecutor as died:
+        raise SpecmonError(
+            "A compiling process died, so the kernels are not checked.",
+            "If memory ran out, free some; else a compiler crashed: --arch 90, 100 and 103 one by one shows for which GPU.",
+        ) from died
 
 
 def table(found: list[Row]) -> list[str]:
@@ -113,10 +128,11 @@ def table(found: list[Row]) -> list[str]:
 
 
 def _figures(row: Row) -> str:
+    verdict = "  WRONG" if row.faults else "  may spill" if row.stack_bytes else ""
     return (
         f"sm_{row.arch:<4} {' + '.join(row.families) or 'no products':<13} {row.registers:>3} registers"
         f" {row.stack_bytes:>4} B spilled {row.shared_bytes / 1024:>6.1f} KiB shared"
-        f"{'  WRONG' if row.faults else ''}"
+        f"{verdict}"
     )
 
 

@@ -146,7 +146,12 @@ def _setting(
 
 def plan_label(plan: Plan) -> str:
     """The plan in a few words, as the prompt line tells it: "SSD K4 fan 1, max 256"."""
-    c = plan.config
+    drawn = f", T {plan.temperature:g} seed {plan.seed}" if plan.temperature else ""
+    return f"{config_label(plan.config)}{drawn}, max {plan.max_new_tokens:,}"
+
+
+def config_label(c: LaneConfig) -> str:
+    """A lane in a few words: "AR", "SSD K4 fan 1"."""
     parts = [c.decoder.upper()]
     if c.decoder != "ar":
         parts.append(f"K{c.draft_len}")
@@ -154,5 +159,4 @@ def plan_label(plan: Plan) -> str:
         parts.append(f"fan {_fan_out(c.fan_out)}")
     if c.decoder != "ar" and c.draft != "auto":
         parts.append(c.draft)
-    drawn = f", T {plan.temperature:g} seed {plan.seed}" if plan.temperature else ""
-    return f"{' '.join(parts)}{drawn}, max {plan.max_new_tokens:,}"
+    return " ".join(parts)

@@ -23,6 +23,7 @@ from specmon.core.engine.messages import (
 )
 from specmon.tui.feeds.feed import Died, FeedItem
 from specmon.tui.feeds.live import LiveFeed
+from specmon.tui.screens.choices import config_label
 from specmon.tui.screens.keys import key
 from specmon.tui.screens.lane import LaneScreen
 from specmon.tui.screens.race_board import END_KEYS, LOOK_KEYS, RaceBoard
@@ -56,7 +57,7 @@ class RaceScreen(RaceBoard):
         self, setup: Setup, feed: LiveFeed, request: Request, lanes: tuple[LaneConfig, ...], recordings: Path
     ) -> None:
         self._before = setup.pump.start_over()
-        super().__init__(setup, len(lanes))
+        super().__init__(setup, len(lanes), planned=[config_label(lane) for lane in lanes])
         self.feed = feed
         self.request = request
         self.lanes = lanes
@@ -76,7 +77,7 @@ class RaceScreen(RaceBoard):
     def waits_for(self) -> str | None:
         if self.phase != "loading":
             return None
-        lane = f"lane {'ABCD'[self._loading]}, {self.lanes[self._loading].decoder.upper()}"
+        lane = f"lane {'ABCD'[self._loading]}, {config_label(self.lanes[self._loading])}"
         progress = self.pump.progress
         return f"{lane}: {safe_text(progress.what)}" if progress else lane
 

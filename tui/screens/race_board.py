@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -68,20 +69,24 @@ class RaceBoard(Stage):
     """Shows the newest race of the ledger.
 
     Args:
-        lanes: how many there are room for; `numbers` their numbers in the stream, in this order.
+        lanes: how many there are room for.
+        planned: what each will be, to name those that have not started.
     """
 
     AUTO_FOCUS = ""
     LINE_IDS: ClassVar[tuple[str, ...]] = ("title", "fair", "race-why", "output", "hints", "too-small")
 
-    def __init__(self, setup: Setup, lanes: int, *, strip_rows: int = 0) -> None:
+    def __init__(self, setup: Setup, lanes: int, *, planned: Sequence[str] = (), strip_rows: int = 0) -> None:
         super().__init__(setup)
         self.n_lanes = lanes
         self.with_prefill = False
         self._strip_rows = strip_rows
         self.standings = self._worked_out()
         self.panels: list[Panel] = [
-            *(RaceLanePanel(i, palette=setup.palette, id=f"lane-{i}") for i in range(lanes)),
+            *(
+                RaceLanePanel(i, planned="".join(planned[i : i + 1]), palette=setup.palette, id=f"lane-{i}")
+                for i in range(lanes)
+            ),
             StandingsPanel(palette=setup.palette, id="standings"),
             RaceChartPanel(palette=setup.palette, id="chart"),
         ]

@@ -17,15 +17,22 @@ from specmon.tui.widgets.panel import Panel
 from specmon.tui.widgets.text_panel import text_body
 from specmon.tui.widgets.text_state import TextState
 
+LETTERS = "ABCD"
 LANE_ROLES = ("device0", "device1", "hit", "bonus")
 
 
-def render_race_lane(view: View, lane: int, width: int, height: int, state: TextState) -> list[Line]:
-    """Draw one lane's text; in a low panel one line of it, its progress and its round."""
+def render_race_lane(
+    view: View, lane: int, width: int, height: int, state: TextState, planned: str = ""
+) -> list[Line]:
+    """Draw one lane's text; in a low panel one line of it, its progress and its round.
+
+    `planned` names a lane that has not started.
+    """
     signs = glyphs(view.ascii)
     standing = next((s for s in race_of(view).standings if s.lane == lane), None)
     if standing is None:
-        title = Title(number=None, name=f"lane {lane + 1}", note=[])
+        name = f"{LETTERS[lane]} {signs.series[lane]} {planned}" if planned else f"lane {lane + 1}"
+        title = Title(number=None, name=name, note=[], keep_case=True)
         return in_panel(title, [[("not started", "muted")]], width, height, signs)
     clock: Line = [
         (f"{ms(standing.clock_ns, 0)} ms · ", "title"),
@@ -119,11 +126,18 @@ class RaceLanePanel(Panel):
     """One lane of a race, by its number in the stream."""
 
     def __init__(
-        self, lane: int, *, palette: Palette | None = None, id: str | None = None, classes: str | None = None
+        self,
+        lane: int,
+        *,
+        planned: str = "",
+        palette: Palette | None = None,
+        id: str | None = None,
+        classes: str | None = None,
     ) -> None:
         super().__init__(palette=palette, id=id, classes=classes)
         self.lane = lane
+        self.planned = planned
         self._state = TextState()
 
     def draw(self, view: View, width: int, height: int) -> list[Line]:
-        return render_race_lane(view, self.lane, width, height, self._state)
+        return render_race_lane(view, self.lane, width, height, self._state, self.planned)

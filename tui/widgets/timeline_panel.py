@@ -20,7 +20,11 @@ FRAMED_FROM = 6
 ROOMY = 150  # columns from which the clocks' bounds are told, and that it follows
 TITLE_CELLS = 20  # of the top border: name, corners, and a stretch of rule
 BAND_ROWS = 3  # of a band, beside its lanes: time, overlap, rounds
-LEGEND = ("verify", "branch_draft", "draft", "accept", "handoff")
+LEGEND = {
+    "ar": ("verify", "accept"),
+    "sd": ("verify", "draft", "accept", "handoff"),
+    "ssd": ("verify", "branch_draft", "draft", "accept", "handoff"),
+}
 
 
 def render_timeline(view: View, width: int, height: int, state: TimelineState) -> list[Line]:
@@ -66,12 +70,12 @@ def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs
 
 
 def _legend(turn: TurnMetrics, room: int, signs: Glyphs) -> Line:
-    """What the signs stand for, all of them in `room` cells or as many as go there."""
-    entries = [(signs.spans[kind], KIND_ROLE[kind], kind.replace("_", " ")) for kind in LEGEND]
-    if turn.lane.decoder == "ar":
-        entries = [entry for entry in entries if "draft" not in entry[2]]
-    parts = [_explained(*entry) for entry in entries]
-    if len(turn.lane.devices) > 1:  # either alone would mislead
+    """What the signs stand for, those of its decoder, as many as go into `room` cells."""
+    decoder = turn.lane.decoder
+    parts = [
+        _explained(signs.spans[kind], KIND_ROLE[kind], kind.replace("_", " ")) for kind in LEGEND[decoder]
+    ]
+    if decoder == "ssd" and len(turn.lane.devices) > 1:  # either alone would mislead
         parts.append(
             [*_explained(signs.used, "overlap", "used"), *_explained(signs.wasted, "wasted", "wasted")]
         )
