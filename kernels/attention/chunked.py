@@ -98,7 +98,7 @@ def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl
     tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def attend_kernel(
     q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
     k_head, k_slot, v_head, v_slot,

@@ -32,7 +32,7 @@ def embed_unit(
     tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def embed_kernel(
     token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
     D: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,

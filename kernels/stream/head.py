@@ -58,7 +58,7 @@ def winner_unit(row, best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TIL
     tl.store(margin_ptr + row, top - runner_up)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def head_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,

@@ -20,11 +20,15 @@ from specmon.kernels.stream.swiglu import swiglu_kernel
 
 
 def launch_options(device: torch.device) -> dict[str, bool]:
-    """Programmatic dependent launch where the GPU has it (Hopper and newer); meta tensors stand for such a GPU."""
+    """Programmatic dependent launch where the GPU has it (Hopper and newer); meta tensors stand for such a GPU.
+
+    Multiplications fuse with additions whatever Triton's default is: it decides bits.
+    """
     overlaps = device.type == "meta" or (
         device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
     )
-    return {"PDL": True, "launch_pdl": True} if overlaps else {"PDL": False}
+    overlap = {"PDL": True, "launch_pdl": True} if overlaps else {"PDL": False}
+    return {"enable_fp_fusion": True, **overlap}
 
 
 class Stream:

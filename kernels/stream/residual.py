@@ -46,7 +46,7 @@ def residual_unit(
         tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def residual_kernel(
     w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
     partial_ptr, counter_ptr, n_rows,

@@ -45,7 +45,7 @@ def swiglu_unit(
     store_rows(y, out_ptr, out_scale_ptr, rr[None, :] * N + rn[:, None], inside, tile)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def swiglu_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, out_ptr, out_scale_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr,
