@@ -1,14 +1,14 @@
 """When Python looks for garbage in cycles.
 
 A full collection walks all of Textual and everything a ledger keeps, for longer than a frame, and frees little: events
-hold no cycles, closed screens do. So it waits for a moment at rest, or for a minute.
+hold no cycles, closed screens do. So it waits for a moment at rest, or for half a minute.
 """
 
 from __future__ import annotations
 
 import gc
 
-AT_REST_EVERY_S, LATEST_S = 10.0, 60.0
+AT_REST_EVERY_S, LATEST_S = 10.0, 30.0
 _NEVER = 1 << 30
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from rich.segment import Segment
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from specmon.tui.widgets.lines import Line
 from specmon.tui.widgets.palette import Palette
+from specmon.tui.widgets.strips import without_cycles
 
 _ASCII = str.maketrans(
     {
@@ -68,6 +70,9 @@ class LinesView(Widget):
 
     def get_content_height(self, *_: object) -> int:
         return len(self._lines)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        return without_cycles(super().render_lines(crop))
 
     def render_line(self, y: int) -> Strip:
         blank = self._palette.style("text")

@@ -14,6 +14,7 @@ from specmon.themes import load_theme
 from specmon.tui.view import View
 from specmon.tui.widgets.lines import Line, changed_cells, in_ascii
 from specmon.tui.widgets.palette import Palette
+from specmon.tui.widgets.strips import without_cycles
 
 
 @lru_cache(maxsize=1)
@@ -73,6 +74,9 @@ class Panel(Widget):
     def on_resize(self, _: events.Resize) -> None:
         self._lines = []
         self.redraw()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        return without_cycles(super().render_lines(crop))
 
     def render_line(self, y: int) -> Strip:
         """Textual asks for one line (y from the panel's top)."""
