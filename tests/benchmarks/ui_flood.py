@@ -136,7 +136,7 @@ def missed(results: dict[str, dict[str, Any]], rate: int) -> list[str]:
     out = []
     for name, r in results.items():
         fast = not name.startswith("400")
-        if fast and r["events_per_s"] < KEPT * rate:
+        if name == "flood" and r["events_per_s"] < KEPT * rate:
             out.append(f"{name}: {r['events_per_s']:,.0f} events/s arrived")
         if name == "flood" and r["cpu_share"] > MOST_CPU:
             out.append(f"{name}: {r['cpu_share']:.2f} of a core, goal ≤ {MOST_CPU}")
@@ -185,7 +185,8 @@ def note(results: dict[str, dict[str, Any]], failures: list[str], where: dict[st
             "Goals: 20,000 events/s, at most 0.6 of a core for the view, a key painted within 100 ms, at most 64 kB/s at",
             "400 rounds/s, memory flat within ±20 MB once a lane's 50,000 rounds are there. The view sleeps for 10 s",
             "(stalled) or is frozen for half of the time (frozen). Load: processes that wanted one of the cores in the",
-            "minute before a run. Cores used includes comparing every turn, but for the first run.",
+            "minute before a run. Cores used includes comparing every turn, but for the first run. Events/s count to",
+            "the last that the view took in, catching up included.",
             "",
             *rows,
             "",
@@ -223,10 +224,10 @@ def main() -> None:
     failures = missed(results, given.rate)
     print(*(failures or ["nothing missed"]), sep="\n")
     if not given.only:
-        write(results, failures, given.remark)
+        write(results, failures, given.rate, given.remark)
 
 
-def write(results: dict[str, dict[str, Any]], failures: list[str], remark: str) -> None:
+def write(results: dict[str, dict[str, Any]], failures: list[str], rate: int, remark: str) -> None:
     """Note, JSON and figures; no figures where the machine did not keep the rate."""
     taken = provenance(f"{cpu_model()}, {os.cpu_count()} cores. {remark}".strip(), ("textual", "msgspec"))
     where = {k: getattr(taken, k) for k in ("hardware", "commit", "date", "versions")}
@@ -234,7 +235,7 @@ def write(results: dict[str, dict[str, Any]], failures: list[str], remark: str) 
     path.write_text(note(results, failures, where))
     path.with_suffix(".json").write_text(json.dumps({"runs": results, **where}, indent=2) + "\n")
     flood = results["flood"]
-    if any("events/s arrived" in failure for failure in failures):
+    if flood["events_per_s"] < KEPT * rate:
         raise SystemExit("the machine is too busy to keep the rate: no figure is written")
     figures = {"ui.events_per_s": flood["events_per_s"], "ui.cpu_share": flood["cpu_share"]}
     record_figures(DOCS / "figures.json", figures, taken, f"docs/benchmarks/{path.name}")
