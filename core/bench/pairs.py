@@ -43,9 +43,14 @@ class Plan:
         return self.n_lanes * len(self.prompts) * self.repeats
 
     def order(self, repeat: int, prompt: int) -> list[int]:
-        """Lanes in the order in which they decode prompt number `prompt` the `repeat`-th time."""
-        first = (repeat + prompt) % self.n_lanes
-        return [(first + i) % self.n_lanes for i in range(self.n_lanes)]
+        """Lanes in the order in which they decode prompt number `prompt` the `repeat`-th time.
+
+        Each time another lane is first; after every lane was, the direction turns, so that a lane does not always follow
+        the same one.
+        """
+        rounds, first = divmod(repeat + prompt, self.n_lanes)
+        step = -1 if rounds % 2 else 1
+        return [(first + step * i) % self.n_lanes for i in range(self.n_lanes)]
 
 
 def ask(prompt: BenchPrompt, max_new_tokens: int) -> Request:

@@ -43,6 +43,13 @@ def test_who_is_first_changes_from_prompt_to_prompt_and_from_repeat_to_repeat(n_
             assert first != whole.order(repeat, number + 1)[0]
 
 
+def test_no_lane_always_follows_the_same_other_one() -> None:
+    whole = plan(4)
+    orders = [whole.order(0, number) for number in range(8)]
+    before = {(order[i - 1], order[i]) for order in orders for i in range(1, 4)}
+    assert all(len({first for first, lane in before if lane == other}) == 2 for other in range(4))
+
+
 def test_lanes_decode_one_prompt_right_after_each_other_each_from_empty_caches() -> None:
     _, lanes = run()
     assert lanes.asked[:2] == [(0, "one"), (1, "one")], "every lane warms up, uncounted"
