@@ -18,7 +18,7 @@ from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.passes import RowsOut
 from specmon.core.models.placement import Chunk
 from specmon.core.models.transformer import Layer, Transformer
-from specmon.kernels.attention.split import CHUNK, SplitAttention
+from specmon.kernels.attention.split import SplitAttention
 from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import (
@@ -112,7 +112,7 @@ class StreamedModel:
 
     def _schedules(self, weight: Scaled) -> dict[str, Schedule]:
         """How each op is cut up where weights have the format of `weight`."""
-        matmuls = matmuls_of(self.reference.config, _FORMATS[weight.data.dtype])
+        matmuls = matmuls_of(self.reference.config, "fp8" if weight.data.dtype == FP8 else "bf16")
         return {matmul.op: matmul.schedule for matmul in matmuls}
 
     def enqueue(
@@ -156,9 +156,6 @@ def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:
     raise ValueError(f"the streaming kernels take dense or fp8 weights, not {type(linear).__name__}")
 
 
-_FORMATS = {torch.bfloat16: "bf16", torch.float32: "fp32", FP8: "fp8"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Shape:
     """What a graph is captured for."""
@@ -187,7 +184,6 @@ class StreamedPasses:
             config.head_dim,
             kv.n_slots,
             device,
-            chunk=CHUNK if model.q.element_size() < 4 else CHUNK // 2,  # what shared memory holds
         )
         pinned = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)

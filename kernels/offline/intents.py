@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from specmon.kernels.offline.launches import Launch
 
@@ -14,13 +14,11 @@ class Intent:
     """What a kernel is meant to be.
 
     `multiplies`: the arguments whose own format the tensor cores must run in; none for a kernel without products.
-    `hot`: it runs in every pass, so it may not spill. `spills`: bytes a thread it is known to spill all the same, by
-    compute capability.
+    `hot`: it runs in every pass, so it may not spill.
     """
 
     multiplies: tuple[str, ...] = ()
     hot: bool = True
-    spills: dict[int, int] = field(default_factory=dict)
 
     def families(self, launch: Launch) -> tuple[str, ...]:
         """The matrix instructions meant for `launch`; "?" says that none takes that format."""
@@ -36,8 +34,7 @@ _WEIGHTS = Intent(multiplies=("w_ptr",))
 INTENTS: dict[str, Intent] = {
     "embed_kernel": Intent(),
     "qkv_kernel": _WEIGHTS,
-    # Chunks of 256 keys are the fastest on sm_90; with 128 and the same 8 warps nothing spills on sm_100 either.
-    "attend_kernel": Intent(multiplies=("k_ptr", "v_ptr"), spills={100: 544, 103: 544}),
+    "attend_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
     "residual_kernel": _WEIGHTS,
     "swiglu_kernel": _WEIGHTS,
     "head_kernel": _WEIGHTS,

@@ -19,7 +19,7 @@ _HEADER = """\
 """
 _SM_COUNT = 132  # programs that fill an H100 or H200 once
 _RESIDUAL_BN = 64
-WEIGHTS = {"bf16": 2, "fp8": 1, "fp32": 4}  # formats of W, bytes a number
+WEIGHTS = {"bf16": 2, "fp8": 1}  # formats of W, bytes a number
 GROUP = 128  # inputs that share a scale in fp8
 
 
@@ -103,23 +103,16 @@ def schedule_for(
     may_split = op in ("qkv", "o", "down")
     if weights == "fp8":
         return default_schedule(n, k, bn=bn or GROUP, bk=group, may_split=may_split)
-    rows = bn or (_RESIDUAL_BN if op in ("o", "down") or weights == "fp32" else None)
-    return default_schedule(
-        n,
-        k,
-        bn=rows,
-        bk=64 if weights == "fp32" else None,
-        stages=3 if weights == "fp32" else 4,
-        may_split=may_split,
-    )
+    rows = bn or (_RESIDUAL_BN if op in ("o", "down") else None)
+    return default_schedule(n, k, bn=rows, may_split=may_split)
 
 
 def default_schedule(
-    n: int, k: int, *, bn: int | None = None, bk: int | None = None, stages: int = 4, may_split: bool = True
+    n: int, k: int, *, bn: int | None = None, bk: int | None = None, may_split: bool = True
 ) -> Schedule:
     """A schedule for a shape nobody tuned: enough programs to fill the chip, K split evenly in whole tiles."""
     rows = bn or (128 if n >= 128 * _SM_COUNT * 2 else 64)
     split = 1
     while may_split and cdiv(n, rows) * split < _SM_COUNT and split < 8 and k % (split * 2 * (bk or 64)) == 0:
         split *= 2
-    return Schedule(bn=rows, bk=bk or min(128 if k >= 1024 else 64, k // split), split=split, stages=stages)
+    return Schedule(bn=rows, bk=bk or min(128 if k >= 1024 else 64, k // split), split=split)

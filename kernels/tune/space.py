@@ -19,7 +19,7 @@ class Matmul:
     """An op ("qkv", "o", "gate_up", "down", "head") with N outputs (of each of gate and up) and K inputs.
 
     `heads` is qkv's. `group`: inputs that share a scale in fp8. `biased`: it adds a bias. `head_norms`: qkv norms its q and
-    k heads. `weights`: the format of W ("bf16", "fp8", "fp32").
+    k heads. `weights`: the format of W ("bf16", "fp8").
     """
 
     op: str

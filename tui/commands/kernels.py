@@ -157,7 +157,7 @@ def tune(
         list[str] | None,
         typer.Option("--op", metavar="NAME", help="qkv, o, gate_up, down or head; all by default."),
     ] = None,
-    weights: Annotated[str, typer.Option("--weights", metavar="FORMAT", help="bf16, fp8 or fp32.")] = "bf16",
+    weights: Annotated[str, typer.Option("--weights", metavar="FORMAT", help="bf16 or fp8.")] = "bf16",
     write: Annotated[
         bool, typer.Option("--write", help="Put winners into kernels/stream/schedules.toml.")
     ] = False,
@@ -214,12 +214,14 @@ def _tuned(matmul: Matmul, new_version: bool, rounds: int) -> Found:
     """Search one matmul and say what came of it."""
     import torch
 
+    from specmon.kernels.tune.ahead import compile_ahead
     from specmon.kernels.tune.bench import StreamBench
     from specmon.kernels.tune.search import search
     from specmon.kernels.tune.space import candidates
 
     tried = candidates(matmul, any_split=new_version)
     say(f"{matmul.key}: {len(tried)} schedules.")
+    compile_ahead(matmul, tried, "cuda:0", lambda done: say(f"{matmul.key}: {done} compiled."))
     with torch.inference_mode():
         bench = StreamBench(matmul, torch.device("cuda:0"))
         found = search(matmul.schedule, tried, bench, new_bits=new_version, rounds=rounds)
