@@ -12,6 +12,7 @@ import socket
 import threading
 
 MAX_WAITING_BYTES = 16 << 20  #: beyond it the socket is left alone: the engine's bounded queue takes over
+TAKEN_BYTES = 1 << 20  #: at a time, so that what waits is not there twice
 _CHUNK_BYTES = 1 << 18
 
 
@@ -32,9 +33,10 @@ class Inlet:
         self._thread.start()
 
     def take(self) -> bytes | None:
-        """All bytes that wait; empty if none do, None once the other side has closed and all was taken."""
+        """The oldest bytes that wait, TAKEN_BYTES at most; empty if none do, None once all was taken and no more comes."""
         with self._changed:
-            data, self._data = bytes(self._data), bytearray()
+            data = bytes(self._data[:TAKEN_BYTES])
+            del self._data[:TAKEN_BYTES]
             self._changed.notify_all()
             return None if self._ended and not data else data
 
