@@ -19,13 +19,25 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start
 
 
 @triton.jit
-def attend_unit(
-    kv, tile, n_tiles, first, cursor, q_ptr, k_ptr, v_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr,
-    counter_ptr, n_rows, sm_scale, k_head, k_slot, v_head, v_slot,
+def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl.constexpr):
+    """out = mixed [D, QT] / mass [QT], in fp8 with a scale a column."""
+    out = tl.where(used[None, :], mixed / mass[None, :], 0.0)
+    if out_ptr.dtype.element_ty.is_fp8():
+        scale = tl.maximum(tl.max(tl.abs(out), axis=0), 1e-12) / E4M3_MAX
+        tl.store(out_scale_ptr + head * 16 + row, scale, mask=used)
+        out = out / scale[None, :]
+    at = query_at[None, :] + tl.arange(0, D)[:, None]
+    tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def attend_kernel(
+    q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
+    k_head, k_slot, v_head, v_slot,
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
-    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Chunks first, first + PROGRAMS … of one KV head for one tile of queries; the last to arrive merges them all.
+    """A program attends to chunks first, first + PROGRAMS …; a tile's last merges them. Grid: (HK, tiles, PROGRAMS).
 
     Row r stands at position cursor + r and sees slots 0 … cursor + r.
     Shapes: q [16, H, D]; out [16, H, D], in fp8 with scale [H, 16]; scratch: part [HK, tiles, MAX_CHUNKS, D, QT],
@@ -33,8 +45,14 @@ def attend_unit(
     """
     G: tl.constexpr = H // HK
     RT: tl.constexpr = QT // G
+    kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    let_next_start(PDL)
+    await_previous(PDL)
+    cursor = tl.load(cursor_ptr)
     length = cursor + n_rows
     n_chunks = tl.cdiv(length, CHUNK)
+    if first >= n_chunks:
+        return
     column = tl.arange(0, QT)
     rd = tl.arange(0, D)
     row = tile * RT + column // G
@@ -43,7 +61,7 @@ def attend_unit(
     query_at = row * (H * D) + head * D
     q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
     sees = cursor + row + 1
-    group = kv * n_tiles + tile
+    group = kv * tl.num_programs(1) + tile
     for chunk in tl.range(first, n_chunks, PROGRAMS, num_stages=1):
         slot = chunk * CHUNK + tl.arange(0, CHUNK)
         held = (slot < length)[:, None]
@@ -84,35 +102,3 @@ def attend_unit(
                 mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
                 peak = top
             _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
-
-
-@triton.jit
-def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl.constexpr):
-    """out = mixed [D, QT] / mass [QT], in fp8 with a scale a column."""
-    out = tl.where(used[None, :], mixed / mass[None, :], 0.0)
-    if out_ptr.dtype.element_ty.is_fp8():
-        scale = tl.maximum(tl.max(tl.abs(out), axis=0), 1e-12) / E4M3_MAX
-        tl.store(out_scale_ptr + head * 16 + row, scale, mask=used)
-        out = out / scale[None, :]
-    at = query_at[None, :] + tl.arange(0, D)[:, None]
-    tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def attend_kernel(
-    q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
-    k_head, k_slot, v_head, v_slot,
-    H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
-    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """`attend_unit` over a grid of (KV heads, query tiles, PROGRAMS)."""
-    kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    let_next_start(PDL)
-    await_previous(PDL)
-    cursor = tl.load(cursor_ptr)
-    if first * CHUNK < cursor + n_rows:
-        attend_unit(
-            kv, tile, tl.num_programs(1), first, cursor, q_ptr, k_ptr, v_ptr, out_ptr, out_scale_ptr,
-            part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale, k_head, k_slot, v_head, v_slot,
-            H, HK, D, QT, CHUNK, PROGRAMS, MAX_CHUNKS,
-        )  # fmt: skip

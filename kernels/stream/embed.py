@@ -9,15 +9,18 @@ from specmon.kernels.stream.matmul import store_rows
 from specmon.kernels.stream.overlap import await_previous, let_next_start
 
 
-@triton.jit
-def embed_unit(
-    tile, token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
-    D: tl.constexpr, BN: tl.constexpr,
+@triton.jit(do_not_specialize=["n_rows"])
+def embed_kernel(
+    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
+    D: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One tile of: residual[r] = table[token[r]], with h and sumsq as `residual_unit` leaves them.
+    """residual[r] = table[token[r]], with h and sumsq as `residual_kernel` leaves them. Grid: tiles.
 
     Shapes: token [16] int64; table [V, D]; norm [D] fp32.
     """
+    tile = tl.program_id(0)
+    let_next_start(PDL)
+    await_previous(PDL)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     token = tl.load(token_ptr + rr, mask=rr < n_rows, other=0)
@@ -30,16 +33,3 @@ def embed_unit(
     tl.store(residual_ptr + at, y, mask=inside)
     store_rows(y * norm[:, None], h_ptr, h_scale_ptr, at, inside, tile)
     tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def embed_kernel(
-    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
-    D: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """`embed_unit` over a grid of tiles."""
-    let_next_start(PDL)
-    await_previous(PDL)
-    embed_unit(
-        tl.program_id(0), token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows, D, BN
-    )  # fmt: skip

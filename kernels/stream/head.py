@@ -11,19 +11,24 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start, prefe
 NO_TOKEN = tl.constexpr(2147483647)
 
 
-@triton.jit
-def head_unit(
-    tile, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
+@triton.jit(do_not_specialize=["n_rows"])
+def head_kernel(
+    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The best and second-best logit of one tile of the vocabulary, and where the best is; ties go to the lower id.
+    """The best and second-best logit of each tile of the vocabulary, and where the best is; ties go to the lower id.
 
     Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/BK, 16]; best, second, index [tiles, 16];
     logits [16, N] fp32 where WRITE.
     """
+    tile = tl.program_id(0)
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
+    await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rn, rn < N, 0, n_rows, K, K, BN, BK, STAGES, N % BN == 0)
     acc *= row_scale(squares, eps, K) * channel_scale(w_ptr, w_scale_ptr, rn, N)
@@ -41,8 +46,13 @@ def head_unit(
 
 
 @triton.jit
-def winner_unit(row, best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr):
+def winner_kernel(
+    best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr, PDL: tl.constexpr
+):
     """token[row] = the lowest id of the row's largest logit over all tiles; margin[row] = largest − second largest."""
+    row = tl.program_id(0)
+    let_next_start(PDL)
+    await_previous(PDL)
     rt = tl.arange(0, triton.next_power_of_2(TILES))
     inside = rt < TILES
     best = tl.load(best_ptr + rt * 16 + row, mask=inside, other=float("-inf"))
@@ -56,31 +66,3 @@ def winner_unit(row, best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TIL
     )
     tl.store(token_ptr + row, token.to(tl.int64))
     tl.store(margin_ptr + row, top - runner_up)
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def head_kernel(
-    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
-    N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """`head_unit` over a grid of tiles."""
-    tile = tl.program_id(0)
-    let_next_start(PDL)
-    if PDL:
-        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
-    await_previous(PDL)
-    head_unit(
-        tile, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows,
-        eps, N, K, TILES_IN, WRITE, BN, BK, STAGES,
-    )  # fmt: skip
-
-
-@triton.jit
-def winner_kernel(
-    best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr, PDL: tl.constexpr
-):
-    """`winner_unit` over a grid of rows."""
-    let_next_start(PDL)
-    await_previous(PDL)
-    winner_unit(tl.program_id(0), best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES)

@@ -47,14 +47,14 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Split:
+class _Split:
     """Scratch of splits along K: what one op leaves, the next may overwrite."""
 
     partial: Tensor
     counter: Tensor
 
     @classmethod
-    def of(cls, n_tiles: int, split: int, bn: int, device: torch.device) -> Split:
+    def of(cls, n_tiles: int, split: int, bn: int, device: torch.device) -> _Split:
         partial = torch.empty(n_tiles * split * bn * ROWS, device=device)
         return cls(partial, torch.zeros(n_tiles, dtype=torch.int32, device=device))
 
@@ -67,7 +67,7 @@ class ResidualMatmul:
         self.n, self.k = weight.data.shape
         device = weight.data.device
         self._pdl = launch_options(device)
-        self.scratch = Split.of(cdiv(self.n, schedule.bn), schedule.split, schedule.bn, device)
+        self._scratch = _Split.of(cdiv(self.n, schedule.bn), schedule.split, schedule.bn, device)
 
     def __call__(self, x: Scaled, stream: Stream, norm: Tensor, n_rows: int) -> None:
         """Shapes: x [16, K]; norm [N] fp32. `stream.tile` must be the schedule's bn."""
@@ -75,7 +75,7 @@ class ResidualMatmul:
         residual_kernel[(cdiv(self.n, s.bn), s.split)](
             self.weight.data, self.weight.scale_or_any, x.data, x.scale_or_any,
             self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
-            stream.sumsq, self.scratch.partial, self.scratch.counter, n_rows,
+            stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
             BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
@@ -87,16 +87,18 @@ class SwigluMatmul:
     def __init__(self, weight: Scaled, schedule: Schedule, eps: float) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
         self.n, self.k = weight.data.shape[0] // 2, weight.data.shape[1]
-        self._pdl = launch_options(weight.data.device)
+        device = weight.data.device
+        self._pdl = launch_options(device)
+        self._scratch = _Split.of(cdiv(self.n, schedule.bn), schedule.split, 2 * schedule.bn, device)
 
     def __call__(self, stream: Stream, out: Scaled, n_rows: int) -> None:
         """Shapes: out [16, N]; in fp8 its group is the schedule's bn."""
         s = self.schedule
-        swiglu_kernel[(cdiv(self.n, s.bn),)](
+        swiglu_kernel[(cdiv(self.n, s.bn), s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
-            out.data, out.scale_or_any, n_rows, self.eps,
-            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps,
-            **self._pdl,
+            out.data, out.scale_or_any, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
+            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages,
+            num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -126,7 +128,7 @@ class QkvMatmul:
         self.n_programs = shape.n_heads + 2 * shape.n_kv_heads
         device = weight.data.device
         self._pdl = launch_options(device)
-        self.scratch = Split.of(self.n_programs, schedule.split, shape.head_dim, device)
+        self._scratch = _Split.of(self.n_programs, schedule.split, shape.head_dim, device)
 
     def __call__(
         self,
@@ -146,7 +148,7 @@ class QkvMatmul:
         qkv_kernel[(self.n_programs, s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             bias, q_norm, k_norm, cos, sin, cursor,
-            q, k, v, self.scratch.partial, self.scratch.counter, n_rows, self.eps,
+            q, k, v, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,

@@ -22,25 +22,18 @@ E4M3_MAX = tl.constexpr(448.0)
 
 
 @triton.jit
-def dot_rows(w, x, acc, scale_ptr, group, BK: tl.constexpr):
-    """acc [BN, 16] + w [BN, BK] · x [16, BK]ᵀ, in fp8 times the scales of x's group [16]."""
-    if w.dtype.is_fp8():
-        scale = tl.load(scale_ptr + group * 16 + tl.arange(0, 16))
-        return acc + tl.dot(w, x.T, max_num_imprecise_acc=BK) * scale[None, :]
-    return tl.dot(w, x.T, acc, input_precision="ieee")
-
-
-@triton.jit
 def stream_tile(
     w_ptr, x_ptr, x_scale_ptr, rn, there, k_first, n_rows, K: tl.constexpr, KS: tl.constexpr,
     BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """acc [BN, 16] fp32 of weight rows rn [BN] over k_first … k_first+KS-1; rows not `there` are zero, WHOLE: all are."""
+    FP8: tl.constexpr = w_ptr.dtype.element_ty.is_fp8()
     rr = tl.arange(0, 16)
     rk = k_first + tl.arange(0, BK)
     w_tile = w_ptr + rn[:, None].to(tl.int64) * K + rk[None, :]
     x_tile = x_ptr + rr[:, None] * K + rk[None, :]
     acc = tl.zeros((BN, 16), tl.float32)
+    scale = tl.load(x_scale_ptr + k_first // BK * 16 + rr) if FP8 else acc
     for k in tl.range(0, KS, BK, num_stages=STAGES):
         if KS % BK == 0 and WHOLE:
             w = tl.load(w_tile + k, eviction_policy="evict_first")
@@ -51,7 +44,15 @@ def stream_tile(
                 w_tile + k, mask=there[:, None] & inside[None, :], other=0.0, eviction_policy="evict_first"
             )
             x = tl.load(x_tile + k, mask=(rr < n_rows)[:, None] & inside[None, :], other=0.0)
-        acc = dot_rows(w, x, acc, x_scale_ptr, (k_first + k) // BK, BK)
+        if FP8:
+            after = tl.minimum(
+                k + BK, KS - 1
+            )  # the next group's scale is on its way while this one's products run
+            next_scale = tl.load(x_scale_ptr + (k_first + after) // BK * 16 + rr)
+            acc += tl.dot(w, x.T, max_num_imprecise_acc=BK) * scale[None, :]
+            scale = next_scale
+        else:
+            acc = tl.dot(w, x.T, acc, input_precision="ieee")
     return acc
 
 

@@ -23,19 +23,25 @@ from specmon.kernels.stream.matmul import (
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
 
 
-@triton.jit
-def qkv_unit(
-    head, split, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr,
-    cursor, q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
+@triton.jit(do_not_specialize=["n_rows"])
+def qkv_kernel(
+    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr, cursor_ptr,
+    q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One split of one head. Row r is the token at position cursor + r; its K and V go to that slot."""
+    """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads, splits)."""
+    head, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK)
     N: tl.constexpr = (HQ + 2 * HK) * D
     HALF: tl.constexpr = D // 2
     rd = head * D + tl.arange(0, D)
+    await_previous(PDL)
+    cursor = tl.load(cursor_ptr)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, D, BK, STAGES, True)
     last = True
@@ -75,24 +81,3 @@ def qkv_unit(
             out = v_ptr + slots * v_slot + (head - HQ - HK) * v_head + rh[:, None]
         tl.store(out, low.to(q_ptr.dtype.element_ty), mask=inside)
         tl.store(out + HALF, high.to(q_ptr.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def qkv_kernel(
-    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr, cursor_ptr,
-    q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
-    K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
-    HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """`qkv_unit` over a grid of (heads, splits)."""
-    head, split = tl.program_id(0), tl.program_id(1)
-    let_next_start(PDL)
-    if PDL:
-        prefetch_rows(w_ptr, head * D, split * (K // SPLIT), K, K // SPLIT, D, BK)
-    await_previous(PDL)
-    qkv_unit(
-        head, split, w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr,
-        cos_ptr, sin_ptr, tl.load(cursor_ptr), q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps,
-        k_head, k_slot, v_head, v_slot, K, HQ, HK, D, HAS_BIAS, HAS_NORM, TILES_IN, BK, SPLIT, STAGES,
-    )  # fmt: skip

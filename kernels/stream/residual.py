@@ -9,24 +9,29 @@ from specmon.kernels.stream.matmul import arrive_last, channel_scale, store_rows
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
 
 
-@triton.jit
-def residual_unit(
-    tile, split, w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr,
-    h_ptr, h_scale_ptr, sumsq_ptr, partial_ptr, counter_ptr, n_rows,
+@triton.jit(do_not_specialize=["n_rows"])
+def residual_kernel(
+    w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
+    partial_ptr, counter_ptr, n_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One split of one tile of: residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual².
+    """residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual² over it. Grid: (tiles, splits).
 
     Shapes: w [N, K] bf16 or fp8 with scale [N]; x [16, K] alike with scale [K/BK, 16]; residual [16, N] and norm [N] fp32;
     h [16, N], in fp8 with scale [N/BN, 16]; sumsq [N/BN, 16] fp32.
     """
+    tile, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
+    let_next_start(PDL)
+    if PDL:
+        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
     at = rr[None, :] * N + rn[:, None]
     norm = tl.load(norm_ptr + rn, mask=rn < N, other=0.0)
+    await_previous(PDL)
     before = tl.load(residual_ptr + at, mask=inside, other=0.0)  # on its way while the weights stream
     acc = stream_tile(
         w_ptr, x_ptr, x_scale_ptr, rn, rn < N, split * KS, n_rows, K, KS, BN, BK, STAGES, N % BN == 0
@@ -44,22 +49,3 @@ def residual_unit(
         tl.store(residual_ptr + at, y, mask=inside)
         store_rows(y * norm[:, None], h_ptr, h_scale_ptr, at, inside, tile)
         tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))
-
-
-@triton.jit(do_not_specialize=["n_rows"])
-def residual_kernel(
-    w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
-    partial_ptr, counter_ptr, n_rows,
-    N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """`residual_unit` over a grid of (tiles, splits)."""
-    tile, split = tl.program_id(0), tl.program_id(1)
-    let_next_start(PDL)
-    if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * (K // SPLIT), K, K // SPLIT, BN, BK)
-    await_previous(PDL)
-    residual_unit(
-        tile, split, w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr,
-        h_ptr, h_scale_ptr, sumsq_ptr, partial_ptr, counter_ptr, n_rows, N, K, HAS_BIAS, BN, BK, SPLIT, STAGES,
-    )  # fmt: skip

@@ -64,7 +64,7 @@ def candidates(matmul: Matmul, *, any_split: bool) -> list[Schedule]:
 
 
 def _splits(matmul: Matmul) -> list[int]:
-    if matmul.op not in ("qkv", "o", "down"):
+    if matmul.op == "head":
         return [1]
     least = matmul.group if matmul.weights == "fp8" else 1
     parts = [s for s in _SPLITS[1:] if matmul.k % (s * least) == 0 and matmul.k // s >= _LEAST_INPUTS]

@@ -4,8 +4,9 @@
 
 A pass is a whole CUDA graph, from token ids in pinned memory to winning tokens there. Row counts alternate in one run,
 each time is the median of `--repeats` replays between two events with nothing waited for inside, and the read ceiling is
-measured in the same run. Before any time counts, a verification's tokens are compared with single steps'.
-Writes JSON beside the note in docs/benchmarks/ and the figures of the goals to figures.json.
+measured in the same run. Before any time counts, a verification's tokens are compared with single steps'. Beside an AR step
+stand the same step without CUDA graphs, and what cuBLAS needs for its matmuls alone at one row, which owes nothing to other
+row counts. Writes JSON beside the note in docs/benchmarks/ and the figures of the goals to figures.json.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -26,17 +28,19 @@ from specmon.core.models.kv import KvCache
 from specmon.core.models.random_weights import PREFIX, RandomFile
 from specmon.core.models.recipe import resolve_recipe
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
+from specmon.core.models.transformer import Transformer
+from specmon.kernels.linear import DenseLinear
 
 DEVICE, CONTEXT, N_SLOTS = "cuda:0", 500, 1024
 ROW_COUNTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16)
-SHAPES = ("qwen2.5-7b", "qwen2.5-0.5b", "smollm2-135m")
+CASES = (("qwen2.5-7b", "bf16"), ("qwen2.5-7b", "fp8"), ("qwen2.5-0.5b", "bf16"), ("smollm2-135m", "bf16"))
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
 
-def open_passes(shape: str) -> tuple[StreamedPasses, int]:
-    """Random weights of `shape` behind the streaming kernels, and the bytes of weights and KV one pass reads."""
+def open_model(shape: str, recipe_name: str) -> tuple[Transformer, KvCache]:
+    """Random weights of `shape`, and a cache of random keys and values."""
     file = RandomFile(PREFIX + shape)
-    recipe = resolve_recipe("bf16", DEVICE, file)
+    recipe = resolve_recipe(recipe_name, DEVICE, file)
     model = build_transformer(file, recipe, DEVICE, max_positions=N_SLOTS, progress=lambda what, part: None)
     c = model.config
     kv = KvCache(
@@ -50,7 +54,7 @@ def open_passes(shape: str) -> tuple[StreamedPasses, int]:
     for layer in range(c.n_layers):
         kv.keys(layer).normal_()
         kv.values(layer).normal_()
-    return StreamedPasses(StreamedModel(model), kv), model.weight_bytes + CONTEXT * kv.bytes_per_token
+    return model, kv
 
 
 def check_rows(passes: StreamedPasses) -> None:
@@ -65,37 +69,66 @@ def check_rows(passes: StreamedPasses) -> None:
         raise SystemExit("verification and single steps differ: no time counts")
 
 
-def median_ms(passes: StreamedPasses, n_rows: int, repeats: int) -> float:
-    """Median ms of a replayed pass of `n_rows` rows."""
-    passes.rows([5] * n_rows, CONTEXT, (), logits=False)
+def median_ms(queue: Callable[[], None], repeats: int) -> float:
+    """Median ms of what `queue` queues; the first run does not count."""
+    queue()
+    torch.cuda.synchronize()
     times = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        passes.queue(n_rows)
+        queue()
         end.record()
         torch.cuda.synchronize()
         times.append(start.elapsed_time(end))
     return statistics.median(times)
 
 
-def measure(shape: str, ceiling: float, repeats: int) -> dict[str, object]:
+def rows_ms(passes: StreamedPasses, n_rows: int, repeats: int) -> float:
+    passes.rows([5] * n_rows, CONTEXT, (), logits=False)
+    return median_ms(lambda: passes.queue(n_rows), repeats)
+
+
+def library_matmuls_ms(model: Transformer, repeats: int) -> float:
+    """The step's matmuls alone at one row through cuBLAS, one CUDA graph."""
+    weights = [linear.weight for linear in model.linears() if isinstance(linear, DenseLinear)]
+    inputs = {w.shape[1]: torch.randn(1, w.shape[1], dtype=w.dtype, device=DEVICE) for w in weights}
+
+    def multiply() -> None:
+        for weight in weights:
+            torch.nn.functional.linear(inputs[weight.shape[1]], weight)
+
+    multiply()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        multiply()
+    return median_ms(graph.replay, repeats)
+
+
+def measure(shape: str, recipe: str, ceiling: float, repeats: int) -> dict[str, object]:
     """Step times of one shape, in ms, with the floor at `ceiling` bytes/s."""
-    passes, read_bytes = open_passes(shape)
+    model, kv = open_model(shape, recipe)
+    streamed = StreamedModel(model)
+    passes = StreamedPasses(streamed, kv)
     check_rows(passes)
-    before = median_ms(passes, 1, repeats)
-    rows = {n: median_ms(passes, n, repeats) for n in ROW_COUNTS}
-    after = median_ms(passes, 1, repeats)
+    before = rows_ms(passes, 1, repeats)
+    rows = {n: rows_ms(passes, n, repeats) for n in ROW_COUNTS}
+    after = rows_ms(passes, 1, repeats)
     ar_ms = statistics.median([before, rows[1], after])
-    floor_ms = read_bytes / ceiling * 1e3
-    return {
+    floor_ms = (model.weight_bytes + CONTEXT * kv.bytes_per_token) / ceiling * 1e3
+    found: dict[str, object] = {
         "shape": shape,
+        "recipe": recipe,
         "floor_ms": floor_ms,
         "ar_ms": ar_ms,
         "ceiling_fraction": floor_ms / ar_ms,
         "rows_ms": rows,
         "rows_over_ar": {n: ms / ar_ms for n, ms in rows.items()},
+        "ar_without_graphs_ms": rows_ms(StreamedPasses(streamed, kv, graphs=False), 1, repeats),
     }
+    if recipe == "bf16":
+        found["library_matmuls_ms"] = library_matmuls_ms(model, repeats)
+    return found
 
 
 def main() -> None:
@@ -108,7 +141,10 @@ def main() -> None:
     machine = survey(cuda_uuids())
     rates, source = measure_ceilings((DEVICE,), machine)
     with torch.inference_mode():
-        results = {shape: measure(shape, rates[DEVICE], options.repeats) for shape in SHAPES}
+        results = {
+            f"{shape} {recipe}": measure(shape, recipe, rates[DEVICE], options.repeats)
+            for shape, recipe in CASES
+        }
     origin = provenance(f"one {machine.devices[DEVICE].model}", ("torch", "triton"))
     document = {"read_ceiling": rates[DEVICE], "ceiling_source": source, "commit": origin.commit, **results}
     print(json.dumps(document, indent=2))
@@ -121,15 +157,23 @@ def main() -> None:
 
 
 def _figures(results: dict[str, dict[str, object]]) -> dict[str, float]:
-    big = results["qwen2.5-7b"]
-    over = big["rows_over_ar"]
-    assert isinstance(over, dict)
+    def over_ar(case: str, n_rows: int) -> float:
+        ratios = results[case]["rows_over_ar"]
+        assert isinstance(ratios, dict)
+        return float(ratios[n_rows])
+
+    def number(case: str, name: str) -> float:
+        return float(str(results[case][name]))
+
+    bf16, fp8 = "qwen2.5-7b bf16", "qwen2.5-7b fp8"
     return {
-        "h200.ar.bf16.7b.ceiling_fraction": float(str(big["ceiling_fraction"])),
-        "h200.verify5.over.ar.bf16": over[5],
-        "h200.verify16.over.ar.bf16": over[16],
-        "h200.qwen05b.bf16.step_ms": float(str(results["qwen2.5-0.5b"]["ar_ms"])),
-        "h200.smollm2.bf16.step_ms": float(str(results["smollm2-135m"]["ar_ms"])),
+        "h200.ar.bf16.7b.ceiling_fraction": number(bf16, "ceiling_fraction"),
+        "h200.ar.fp8.7b.ceiling_fraction": number(fp8, "ceiling_fraction"),
+        "h200.verify5.over.ar.bf16": over_ar(bf16, 5),
+        "h200.verify5.over.ar.fp8": over_ar(fp8, 5),
+        "h200.verify16.over.ar.bf16": over_ar(bf16, 16),
+        "h200.qwen05b.bf16.step_ms": number("qwen2.5-0.5b bf16", "ar_ms"),
+        "h200.smollm2.bf16.step_ms": number("smollm2-135m bf16", "ar_ms"),
     }
 
 
