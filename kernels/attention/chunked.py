@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from specmon.kernels.stream.matmul import E4M3_MAX
-from specmon.kernels.stream.overlap import await_previous, let_next_start
+from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_lines
 
 
 @triton.jit
@@ -47,8 +47,7 @@ def attend_kernel(
     RT: tl.constexpr = QT // G
     kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     let_next_start(PDL)
-    await_previous(PDL)
-    cursor = tl.load(cursor_ptr)
+    cursor = tl.load(cursor_ptr)  # set before the pass began
     length = cursor + n_rows
     n_chunks = tl.cdiv(length, CHUNK)
     if first >= n_chunks:
@@ -59,15 +58,26 @@ def attend_kernel(
     used = (column < RT * G) & (row < n_rows)
     head = kv * G + column % G
     query_at = row * (H * D) + head * D
-    q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
     sees = cursor + row + 1
     group = kv * tl.num_programs(1) + tile
+    k_ptr += kv * k_head
+    v_ptr += kv * v_head
+    if PDL:
+        LINE: tl.constexpr = 1024 // k_ptr.dtype.element_ty.primitive_bitwidth
+        early = tl.minimum(first * CHUNK + tl.arange(0, CHUNK), length - 1)[:, None].to(tl.int64)
+        line = (tl.arange(0, D // LINE if D > LINE else 1) * LINE)[None, :]
+        prefetch_lines(k_ptr + early * k_slot + line)
+        prefetch_lines(v_ptr + early * v_slot + line)
+    k_ptr += rd[None, :]
+    v_ptr += rd[None, :]
+    await_previous(PDL)
+    q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
     for chunk in tl.range(first, n_chunks, PROGRAMS, num_stages=1):
         slot = chunk * CHUNK + tl.arange(0, CHUNK)
-        held = (slot < length)[:, None]
         at = slot[:, None].to(tl.int64)
-        k = tl.load(k_ptr + at * k_slot + kv * k_head + rd[None, :], mask=held, other=0.0)
-        v = tl.load(v_ptr + at * v_slot + kv * v_head + rd[None, :], mask=held, other=0.0)
+        held = (slot < length)[:, None]
+        k = tl.load(k_ptr + at * k_slot, mask=held, other=0.0)
+        v = tl.load(v_ptr + at * v_slot, mask=held, other=0.0)
         score = tl.dot(k, q.T, input_precision="ieee") * sm_scale
         score = tl.where(slot[:, None] < sees[None, :], score, float("-inf"))
         peak = tl.max(score, axis=0)
@@ -89,16 +99,24 @@ def attend_kernel(
             peak = tl.full((QT,), float("-inf"), tl.float32)
             mass = tl.zeros((QT,), tl.float32)
             mixed = tl.zeros((D, QT), tl.float32)
-            for chunk in tl.range(n_chunks, num_stages=1):
-                where = group * MAX_CHUNKS + chunk
-                new = tl.load(peak_ptr + where * QT + column, cache_modifier=".cg")
-                new_mass = tl.load(mass_ptr + where * QT + column, cache_modifier=".cg")
-                part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
-                new_mixed = tl.load(part, cache_modifier=".cg")
-                top = tl.maximum(peak, new)
-                safe = tl.where(top == float("-inf"), 0.0, top)
-                old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
-                mass = mass * old_share + new_mass * new_share
-                mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
-                peak = top
+            for four in tl.range(0, n_chunks, 4, num_stages=1):
+                for one in tl.static_range(
+                    4
+                ):  # their loads travel together; what lies past the last adds exactly zero
+                    there = column * 0 + four + one < n_chunks
+                    where = group * MAX_CHUNKS + four + one
+                    new = tl.load(
+                        peak_ptr + where * QT + column, mask=there, other=float("-inf"), cache_modifier=".cg"
+                    )
+                    new_mass = tl.load(
+                        mass_ptr + where * QT + column, mask=there, other=0.0, cache_modifier=".cg"
+                    )
+                    part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
+                    new_mixed = tl.load(part, mask=there[None, :], other=0.0, cache_modifier=".cg")
+                    top = tl.maximum(peak, new)
+                    safe = tl.where(top == float("-inf"), 0.0, top)
+                    old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
+                    mass = mass * old_share + new_mass * new_share
+                    mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
+                    peak = top
             _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)

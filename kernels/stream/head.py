@@ -15,7 +15,8 @@ NO_TOKEN = tl.constexpr(2147483647)
 def head_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The best and second-best logit of each tile of the vocabulary, and where the best is; ties go to the lower id.
 
@@ -25,7 +26,7 @@ def head_kernel(
     tile = tl.program_id(0)
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK)
+        prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK, AHEAD)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     await_previous(PDL)

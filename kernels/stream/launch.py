@@ -18,6 +18,8 @@ from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule, cdiv
 from specmon.kernels.stream.swiglu import swiglu_kernel
 
+_AHEAD = 32 << 20  # of a 50 MB L2 cache
+
 
 def launch_options(device: torch.device) -> dict[str, bool]:
     """Programmatic dependent launch where the GPU has it (Hopper and newer); meta tensors stand for such a GPU.
@@ -29,6 +31,11 @@ def launch_options(device: torch.device) -> dict[str, bool]:
     )
     overlap = {"PDL": True, "launch_pdl": True} if overlaps else {"PDL": False}
     return {"enable_fp_fusion": True, **overlap}
+
+
+def ahead(programs: int) -> int:
+    """Bytes of weights that each of so many programs asks for while the kernel before it is still running."""
+    return _AHEAD // programs
 
 
 class Stream:
@@ -67,7 +74,9 @@ class ResidualMatmul:
         self.n, self.k = weight.data.shape
         device = weight.data.device
         self._pdl = launch_options(device)
-        self._scratch = _Split.of(cdiv(self.n, schedule.bn), schedule.split, schedule.bn, device)
+        n_tiles = cdiv(self.n, schedule.bn)
+        self._ahead = ahead(n_tiles * schedule.split)
+        self._scratch = _Split.of(n_tiles, schedule.split, schedule.bn, device)
 
     def __call__(self, x: Scaled, stream: Stream, norm: Tensor, n_rows: int) -> None:
         """Shapes: x [16, K]; norm [N] fp32. `stream.tile` must be the schedule's bn."""
@@ -77,7 +86,7 @@ class ResidualMatmul:
             self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
             stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
-            BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
+            BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -89,7 +98,9 @@ class SwigluMatmul:
         self.n, self.k = weight.data.shape[0] // 2, weight.data.shape[1]
         device = weight.data.device
         self._pdl = launch_options(device)
-        self._scratch = _Split.of(cdiv(self.n, schedule.bn), schedule.split, 2 * schedule.bn, device)
+        n_tiles = cdiv(self.n, schedule.bn)
+        self._ahead = ahead(n_tiles * schedule.split)
+        self._scratch = _Split.of(n_tiles, schedule.split, 2 * schedule.bn, device)
 
     def __call__(self, stream: Stream, out: Scaled, n_rows: int) -> None:
         """Shapes: out [16, N]; in fp8 its group is the schedule's bn."""
@@ -98,7 +109,7 @@ class SwigluMatmul:
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             out.data, out.scale_or_any, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages,
-            num_warps=s.warps, **self._pdl,
+            AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -128,6 +139,7 @@ class QkvMatmul:
         self.n_programs = shape.n_heads + 2 * shape.n_kv_heads
         device = weight.data.device
         self._pdl = launch_options(device)
+        self._ahead = ahead(self.n_programs * schedule.split)
         self._scratch = _Split.of(self.n_programs, schedule.split, shape.head_dim, device)
 
     def __call__(
@@ -152,7 +164,7 @@ class QkvMatmul:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,
-            BK=s.bk, SPLIT=s.split, STAGES=s.stages, num_warps=s.warps, **self._pdl,
+            BK=s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -164,6 +176,7 @@ class HeadMatmul:
         self.n, self.k = weight.data.shape
         device = weight.data.device
         self.n_tiles = cdiv(self.n, schedule.bn)
+        self._ahead = ahead(self.n_tiles)
         self._pdl = launch_options(device)
         self.best = torch.zeros(self.n_tiles, ROWS, device=device)
         self.second = torch.zeros(self.n_tiles, ROWS, device=device)
@@ -178,7 +191,7 @@ class HeadMatmul:
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             self.best, self.second, self.index, logits if logits is not None else self.best, n_rows, self.eps,
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, WRITE=logits is not None,
-            BN=s.bn, BK=s.bk, STAGES=s.stages, num_warps=s.warps, **self._pdl,
+            BN=s.bn, BK=s.bk, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
         winner_kernel[(n_rows,)](
             self.best, self.second, self.index, tokens, margins, TILES=self.n_tiles, **self._pdl

@@ -10,25 +10,34 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-REACH = tl.constexpr(128 * 1024)
+
+@triton.jit
+def prefetch_lines(at):
+    """Ask for the cache lines of 128 bytes that the pointers `at` lie in."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
+        "=r,l",
+        [at.to(tl.uint64)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit
 def prefetch_rows(
-    w_ptr, first, k_first, K: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
-    """Ask for BN weight rows from `first`, inputs k_first … : KS of them where that is at most REACH bytes, else BK."""
+    w_ptr, first, k_first, K: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, AHEAD: tl.constexpr
+):  # fmt: skip
+    """Ask for BN weight rows from `first`, inputs k_first … : whole tiles of at most AHEAD bytes, but at least one."""
     WIDTH: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth // 8
     LINE: tl.constexpr = 128 // WIDTH
-    STOP: tl.constexpr = KS if BN * KS * WIDTH <= REACH else BK
+    FIT: tl.constexpr = AHEAD // (BN * BK * WIDTH) * BK
+    REACH: tl.constexpr = KS if FIT >= KS else (FIT if FIT > BK else BK)
     rn = first + tl.arange(0, BN)
     LINES: tl.constexpr = BK // LINE if BK > LINE else 1
-    for k in tl.static_range(0, STOP, BK):
+    for k in tl.static_range(0, REACH, BK):
         rl = k_first + k + tl.arange(0, LINES) * LINE
-        lines = (w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :]).to(tl.uint64)
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [lines], dtype=tl.int32, is_pure=False, pack=1
-        )
+        prefetch_lines(w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :])
 
 
 @triton.jit

@@ -29,14 +29,15 @@ def qkv_kernel(
     q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads, splits)."""
     head, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK)
+        prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK, AHEAD)
     N: tl.constexpr = (HQ + 2 * HK) * D
     HALF: tl.constexpr = D // 2
     rd = head * D + tl.arange(0, D)

@@ -14,7 +14,8 @@ def residual_kernel(
     w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
     partial_ptr, counter_ptr, n_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual² over it. Grid: (tiles, splits).
 
@@ -25,7 +26,7 @@ def residual_kernel(
     KS: tl.constexpr = K // SPLIT
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK)
+        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     inside = (rn < N)[:, None] & (rr < n_rows)[None, :]

@@ -22,7 +22,8 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start, prefe
 def swiglu_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, out_ptr, out_scale_ptr, partial_ptr, counter_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms. Grid: (tiles, splits).
 
@@ -33,8 +34,8 @@ def swiglu_kernel(
     KS: tl.constexpr = K // SPLIT
     let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK)
-        prefetch_rows(w_ptr, N + tile * BN, split * KS, K, KS, BN, BK)
+        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD // 2)
+        prefetch_rows(w_ptr, N + tile * BN, split * KS, K, KS, BN, BK, AHEAD // 2)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     both = tl.arange(0, 2 * BN)
