@@ -46,7 +46,6 @@ def attend_kernel(
     G: tl.constexpr = H // HK
     RT: tl.constexpr = QT // G
     kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    let_next_start(PDL)
     cursor = tl.load(cursor_ptr)  # set before the pass began
     length = cursor + n_rows
     n_chunks = tl.cdiv(length, CHUNK)
@@ -91,6 +90,7 @@ def attend_kernel(
             tl.store(part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :], mixed)
             tl.store(peak_ptr + where * QT + column, peak)
             tl.store(mass_ptr + where * QT + column, mass)
+    let_next_start(PDL)
     if n_chunks > 1:
         tl.debug_barrier()
         arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")

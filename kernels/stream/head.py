@@ -24,7 +24,6 @@ def head_kernel(
     logits [16, N] fp32 where WRITE.
     """
     tile = tl.program_id(0)
-    let_next_start(PDL)
     if PDL:
         prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK, AHEAD)
     rn = tile * BN + tl.arange(0, BN)
@@ -32,6 +31,7 @@ def head_kernel(
     await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rn, rn < N, 0, n_rows, K, K, BN, BK, STAGES, N % BN == 0)
+    let_next_start(PDL)
     acc *= row_scale(squares, eps, K) * channel_scale(w_ptr, w_scale_ptr, rn, N)
     if WRITE:
         inside = (rn < N)[:, None] & (rr < n_rows)[None, :]

@@ -18,7 +18,7 @@ from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule, cdiv
 from specmon.kernels.stream.swiglu import swiglu_kernel
 
-_AHEAD = 32 << 20  # of a 50 MB L2 cache
+_AHEAD = 4 << 20  # bytes
 
 
 def launch_options(device: torch.device) -> dict[str, bool]:
@@ -33,9 +33,12 @@ def launch_options(device: torch.device) -> dict[str, bool]:
     return {"enable_fp_fusion": True, **overlap}
 
 
-def ahead(programs: int) -> int:
-    """Bytes of weights that each of so many programs asks for while the kernel before it is still running."""
-    return _AHEAD // programs
+def reads_ahead(weight: Scaled) -> bool:
+    """Whether a kernel asks for all of its weights before the kernel ahead of it is done, not just for its first tiles.
+
+    Large ones would crowd each other out of the L2 cache.
+    """
+    return weight.data.nbytes <= _AHEAD
 
 
 class Stream:
@@ -75,7 +78,7 @@ class ResidualMatmul:
         device = weight.data.device
         self._pdl = launch_options(device)
         n_tiles = cdiv(self.n, schedule.bn)
-        self._ahead = ahead(n_tiles * schedule.split)
+        self._ahead = reads_ahead(weight)
         self._scratch = _Split.of(n_tiles, schedule.split, schedule.bn, device)
 
     def __call__(self, x: Scaled, stream: Stream, norm: Tensor, n_rows: int) -> None:
@@ -99,7 +102,7 @@ class SwigluMatmul:
         device = weight.data.device
         self._pdl = launch_options(device)
         n_tiles = cdiv(self.n, schedule.bn)
-        self._ahead = ahead(n_tiles * schedule.split)
+        self._ahead = reads_ahead(weight)
         self._scratch = _Split.of(n_tiles, schedule.split, 2 * schedule.bn, device)
 
     def __call__(self, stream: Stream, out: Scaled, n_rows: int) -> None:
@@ -139,7 +142,7 @@ class QkvMatmul:
         self.n_programs = shape.n_heads + 2 * shape.n_kv_heads
         device = weight.data.device
         self._pdl = launch_options(device)
-        self._ahead = ahead(self.n_programs * schedule.split)
+        self._ahead = reads_ahead(weight)
         self._scratch = _Split.of(self.n_programs, schedule.split, shape.head_dim, device)
 
     def __call__(
@@ -176,7 +179,7 @@ class HeadMatmul:
         self.n, self.k = weight.data.shape
         device = weight.data.device
         self.n_tiles = cdiv(self.n, schedule.bn)
-        self._ahead = ahead(self.n_tiles)
+        self._ahead = reads_ahead(weight)
         self._pdl = launch_options(device)
         self.best = torch.zeros(self.n_tiles, ROWS, device=device)
         self.second = torch.zeros(self.n_tiles, ROWS, device=device)

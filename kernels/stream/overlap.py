@@ -1,6 +1,6 @@
 """Programmatic dependent launch: a kernel starts while the one before it drains, and waits only before it reads its result.
 
-What a program can do meanwhile is fetch its first weights into the L2 cache. `PDL` is False off NVIDIA GPUs and in the
+What a program can do meanwhile is ask for its first weights. `PDL` is False off NVIDIA GPUs and in the
 interpreter. Source: CUDA programming guide, "Programmatic Dependent Launch"; PTX `griddepcontrol`, `prefetch`.
 """
 
@@ -28,11 +28,10 @@ def prefetch_lines(at):
 def prefetch_rows(
     w_ptr, first, k_first, K: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, AHEAD: tl.constexpr
 ):  # fmt: skip
-    """Ask for BN weight rows from `first`, inputs k_first … : whole tiles of at most AHEAD bytes, but at least one."""
+    """Ask for BN weight rows from `first`, inputs k_first … : all KS of them where AHEAD, else one tile."""
     WIDTH: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth // 8
     LINE: tl.constexpr = 128 // WIDTH
-    FIT: tl.constexpr = AHEAD // (BN * BK * WIDTH) * BK
-    REACH: tl.constexpr = KS if FIT >= KS else (FIT if FIT > BK else BK)
+    REACH: tl.constexpr = KS if AHEAD else BK
     rn = first + tl.arange(0, BN)
     LINES: tl.constexpr = BK // LINE if BK > LINE else 1
     for k in tl.static_range(0, REACH, BK):
@@ -42,7 +41,10 @@ def prefetch_rows(
 
 @triton.jit
 def let_next_start(PDL: tl.constexpr):
-    """Allow the next kernel's programs to start as soon as there is room for them."""
+    """Allow the next kernel's programs to start as soon as there is room for them.
+
+    Called when a program's loads are done: earlier, the waiting programs of many kernels would crowd those that work.
+    """
     if PDL:
         gdc_launch_dependents()
 

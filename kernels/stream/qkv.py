@@ -35,7 +35,6 @@ def qkv_kernel(
     """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads, splits)."""
     head, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
-    let_next_start(PDL)
     if PDL:
         prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK, AHEAD)
     N: tl.constexpr = (HQ + 2 * HK) * D
@@ -45,6 +44,7 @@ def qkv_kernel(
     cursor = tl.load(cursor_ptr)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, D, BK, STAGES, True)
+    let_next_start(PDL)
     last = True
     if SPLIT > 1:
         last = arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D)

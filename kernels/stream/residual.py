@@ -24,7 +24,6 @@ def residual_kernel(
     """
     tile, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
-    let_next_start(PDL)
     if PDL:
         prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD)
     rn = tile * BN + tl.arange(0, BN)
@@ -37,6 +36,7 @@ def residual_kernel(
     acc = stream_tile(
         w_ptr, x_ptr, x_scale_ptr, rn, rn < N, split * KS, n_rows, K, KS, BN, BK, STAGES, N % BN == 0
     )
+    let_next_start(PDL)
     last = True
     if SPLIT > 1:
         last = arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, BN)

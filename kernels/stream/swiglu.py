@@ -32,10 +32,9 @@ def swiglu_kernel(
     """
     tile, split = tl.program_id(0), tl.program_id(1)
     KS: tl.constexpr = K // SPLIT
-    let_next_start(PDL)
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD // 2)
-        prefetch_rows(w_ptr, N + tile * BN, split * KS, K, KS, BN, BK, AHEAD // 2)
+        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD)
+        prefetch_rows(w_ptr, N + tile * BN, split * KS, K, KS, BN, BK, AHEAD)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     both = tl.arange(0, 2 * BN)
@@ -46,6 +45,7 @@ def swiglu_kernel(
     acc = stream_tile(
         w_ptr, h_ptr, h_scale_ptr, row, column < N, split * KS, n_rows, K, KS, 2 * BN, BK, STAGES, N % BN == 0
     )
+    let_next_start(PDL)
     last = True
     if SPLIT > 1:
         last = arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, 2 * BN)
