@@ -222,10 +222,14 @@ class SpecmonApp(App[None]):
         stage = self.stage
         if stage is not None and stage.is_mounted:
             stage.on_items(items)
-        behind = self.pump.catching_up or (isinstance(self.feed, LiveFeed) and self.feed.more)
-        if behind and not self._taking_in:
+        if self.behind and not self._taking_in:
             self._taking_in = True
             self.set_timer(BETWEEN_SLICES_S, self._take_in_more)
+
+    @property
+    def behind(self) -> bool:
+        """Whether more has come than the last slice took in."""
+        return self.pump.catching_up or (isinstance(self.feed, LiveFeed) and self.feed.more)
 
     def _take_in_more(self) -> None:
         self._taking_in = False

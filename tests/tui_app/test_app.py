@@ -164,7 +164,10 @@ async def test_once_leaves_with_the_last_screen(live_app: LiveApp, engine: FakeE
         await settle(pilot)
         engine.give(*turn_events(0, 12), Idle(of="Generate"))
         await settle(pilot)
-        await pilot.pause(0)
+        for _ in range(500):  # it leaves once the last screen is painted
+            if app.return_code is not None:
+                break
+            await pilot.pause(0.01)
     assert app.return_code == 0
     assert len(app.frame.splitlines()) == 24
     assert "12 rounds" in app.frame

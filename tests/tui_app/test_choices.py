@@ -54,8 +54,10 @@ def test_settings_without_effect_say_so_and_do_not_change(decoder: str, idle: se
 def test_impossible_recipe_is_skipped_with_its_reason() -> None:
     plan = Plan(LaneConfig(recipe="auto"), 64)
     assert plan.changed("recipe", 1, CPU).config.recipe == "q4"
-    assert plan.changed("recipe", 1, CUDA).config.recipe == "bf16"
+    assert plan.changed("recipe", 1, CPU).changed("recipe", 1, CPU).config.recipe == "bf16"
+    assert plan.changed("recipe", 1, CUDA).config.recipe == "fp8"
     assert setting(plan, "recipe", CUDA).choices[1].reason
+    assert setting(plan, "recipe", CPU).choices[2].reason
 
 
 def test_recipe_depends_on_the_planned_devices() -> None:

@@ -58,6 +58,8 @@ async def settle(pilot: Pilot[None], seconds: float = 0.3) -> MonitorScreen:
     await pilot.pause(0)
     app.setup.clock.advance(seconds)
     app.tick()
+    while app.behind:
+        app.tick()
     await pilot.pause(0)
     return monitor_of(app)
 

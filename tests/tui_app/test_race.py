@@ -46,6 +46,8 @@ async def settle(pilot: Pilot[None]) -> RaceScreen:
     await pilot.pause(0)
     app.setup.clock.advance(0.3)  # type: ignore[attr-defined]
     app.tick()
+    while app.behind:
+        app.tick()
     await pilot.pause(0)
     assert isinstance(app.stage, RaceScreen)
     return app.stage

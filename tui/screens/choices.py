@@ -125,7 +125,7 @@ def _draft_reasons(target: str) -> dict[str, str]:
 
 def _recipe_reasons(planned: str, devices: tuple[str, ...]) -> dict[str, str]:
     target = planned if planned != "auto" else "".join(devices[:1])
-    return {"q4": "runs on CPU devices"} if target.startswith("cuda") else {}
+    return {"q4": "runs on CPU devices"} if target.startswith("cuda") else {"fp8": "runs on CUDA devices"}
 
 
 def _setting(
