@@ -34,7 +34,9 @@ class Backend:
 REFERENCE = Backend(
     name="reference", version=1, recipes={"cpu": ("q4", "bf16", "fp32"), "cuda": ("bf16", "fp32")}
 )
-TRITON = Backend(name="triton", version=shipped_table().version, recipes={"cuda": ("bf16", "fp8")})
+TRITON = Backend(
+    name="triton", version=shipped_table().version, recipes={"cuda": ("bf16", "fp8", "fp8-bf16-head")}
+)
 
 #: The first that can run a recipe is what "auto" takes.
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (TRITON, REFERENCE)}

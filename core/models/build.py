@@ -117,23 +117,23 @@ class Builder:
         if bias:
             parts = [self._float(self._read(f"{n}.bias", (r,))) for n, r in zip(names, rows, strict=True)]
             vector = torch.cat(parts).to(self.device, self.recipe.activation)
-        return self._pack(stored, vector)
+        return self._pack(stored, vector, fp8=self.recipe.fp8)
 
     def linear(self, name: str, shape: tuple[int, int]) -> Linear:
-        return self._pack([self._read(name, shape)], None)
+        return self._pack([self._read(name, shape)], None, fp8=self.recipe.fp8)
 
     def head(self, name: str, shape: tuple[int, int]) -> Linear:
         """The vocabulary head; a Q8_0 one becomes int8 per channel, with exact logits for the best tokens."""
         stored = self._read(name, shape)
         if self._keeps_quantised and stored.kind == "q8_0":
             return Int8Head(*quantise_rows_int8(self._float(stored)))
-        return self._pack([stored], None)
+        return self._pack([stored], None, fp8=self.recipe.fp8_head)
 
     @property
     def _keeps_quantised(self) -> bool:
         return self.recipe.quantised and self.device.type == "cpu"
 
-    def _pack(self, stored: Sequence[Stored], bias: Tensor | None) -> Linear:
+    def _pack(self, stored: Sequence[Stored], bias: Tensor | None, *, fp8: bool) -> Linear:
         kinds = {s.kind for s in stored}
         if self._keeps_quantised and kinds == {"q4_1"}:
             return Int4Linear.from_q4_1(*(s.data for s in stored), bias=bias)
@@ -143,7 +143,7 @@ class Builder:
             scales = [s.scale for s in stored if s.scale is not None]
             return Int8Linear(torch.cat([s.data for s in stored]), torch.cat(scales).flatten(), bias)
         floats = [self._float(s).to(self.device) for s in stored]
-        if self.recipe.fp8:
+        if fp8:
             return Fp8Linear(*quantise_channels(torch.cat(floats)), bias)
         return DenseLinear(torch.cat([f.to(self.recipe.activation) for f in floats]), bias)
 

@@ -10,7 +10,7 @@ from specmon.core.errors import UsageError
 from specmon.core.models.tensors import TensorFile
 from specmon.kernels.registry import REFERENCE, BackendUnavailableError, choose_backend
 
-RECIPES = ("q4", "fp8", "bf16", "fp32")
+RECIPES = ("q4", "fp8", "fp8-bf16-head", "bf16", "fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,8 @@ class Recipe:
     activation: torch.dtype
     kv: torch.dtype
     quantised: bool  # weights stay as the file stores them where a kernel takes that form
-    fp8: bool = False  # projections and head in e4m3, a scale an output channel
+    fp8: bool = False  # projections in e4m3, a scale an output channel
+    fp8_head: bool = False
     backend: str = REFERENCE.label
 
 
@@ -39,8 +40,8 @@ def resolve_recipe(name: str, device: str, file: TensorFile, backend: str = "aut
         raise UsageError(f"There is no recipe {name!r}.", f"Choose auto, {', '.join(RECIPES)}.")
     if name == "q4" and not on_cpu:
         raise UsageError(f"Recipe q4 runs on a CPU only, not on {device}.", "Use --recipe bf16.")
-    if name == "fp8" and on_cpu:
-        raise UsageError("Recipe fp8 runs on a GPU only.", "Use --recipe auto.")
+    if name.startswith("fp8") and on_cpu:
+        raise UsageError(f"Recipe {name} runs on a GPU only, not on {device}.", "Use --recipe auto.")
     if name == "q4" and not has_q4:
         raise UsageError(f"{file.where} holds no Q4_1 weights for recipe q4.", "Use --recipe bf16.")
     try:
@@ -60,7 +61,8 @@ def resolve_recipe(name: str, device: str, file: TensorFile, backend: str = "aut
         activation=torch.bfloat16,
         kv=torch.float32 if on_cpu else torch.bfloat16,
         quantised=name == "q4",
-        fp8=name == "fp8",
+        fp8=name.startswith("fp8"),
+        fp8_head=name == "fp8",
         backend=chosen.label,
     )
 

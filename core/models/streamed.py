@@ -83,8 +83,9 @@ class StreamedModel:
         head, _ = _parts(reference.head)
         self.head = HeadMatmul(head, self._schedules(head)["head"], config.norm_eps)
         dtype, heads, one = reference.embedding_VD.dtype, (config.n_heads, config.head_dim), self.layers[0]
-        rows = dtype if head.scale is None else head.data.dtype
+        rows = dtype if one.o.weight.scale is None else FP8
         self.stream = Stream(config.hidden_size, one.o.schedule.bn, rows, device)
+        self.to_head = self.stream.rounded_to(dtype if head.scale is None else FP8)
         self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
         self.mixed = empty_rows(heads, config.head_dim, rows, device)
         self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.bn, rows, device)
@@ -141,10 +142,11 @@ class StreamedModel:
             attention(self.q, keys, values, cursor, mixed, n_rows)
             layer.o(mixed.flat(), stream, layer.post_norm, n_rows)
             layer.gate_up(stream, self.inner, n_rows)
-            layer.down(self.inner, stream, layer.next_norm, n_rows)
+            then = stream if i + 1 < len(self.layers) else self.to_head
+            layer.down(self.inner, then, layer.next_norm, n_rows)
         if taps is not None:
             taps.keep(len(self.layers), stream.residual)
-        self.head(stream, outcome.tokens, outcome.margins, n_rows, logits)
+        self.head(self.to_head, outcome.tokens, outcome.margins, n_rows, logits)
 
 
 def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:

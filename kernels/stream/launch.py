@@ -5,6 +5,7 @@ Shapes: R = 16 rows; N outputs, K inputs. Nothing here allocates or synchronises
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +55,14 @@ class Stream:
         self.h = empty_rows((width,), tile, dtype, device)
         self.n_tiles = cdiv(width, tile)
         self.sumsq = torch.zeros(self.n_tiles, ROWS, device=device)
+
+    def rounded_to(self, dtype: torch.dtype) -> Stream:
+        """This stream with h in another format, for a matmul whose weights have that."""
+        if dtype == self.h.data.dtype:
+            return self
+        other = copy(self)
+        other.h = empty_rows((self.width,), self.tile, dtype, self.residual.device)
+        return other
 
 
 @dataclass(frozen=True)

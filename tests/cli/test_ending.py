@@ -32,6 +32,14 @@ def growing(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def hang_ups_are_heard() -> Iterator[None]:
+    """Processes started here heed SIGHUP even where the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_plain_replay_ends_without_a_traceback(
     growing: Path, private_home: dict[str, str], ending: signal.Signals, code: int
@@ -61,7 +69,7 @@ def test_hang_up_ignored_at_the_start_stays_ignored(growing: Path, private_home:
 
 @contextmanager
 def following(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """The command as a process that has begun to print."""
+    """The command as a process that has begun to print; it does not outlive the test."""
     with subprocess.Popen(
         command,
         env=environment,
@@ -71,4 +79,7 @@ def following(command: list[str], environment: dict[str, str]) -> Iterator[subpr
     ) as process:
         assert process.stdout is not None
         assert process.stdout.read(1)
-        yield process
+        try:
+            yield process
+        finally:
+            process.kill()

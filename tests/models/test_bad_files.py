@@ -188,6 +188,14 @@ def test_unknown_recipe_is_a_wrong_call(load: Load, folder: Path, recipe: str) -
     assert error.message == f"There is no recipe {recipe!r}."
 
 
+@pytest.mark.parametrize("recipe", ["fp8", "fp8-bf16-head"])
+def test_fp8_needs_a_gpu(load: Load, folder: Path, recipe: str) -> None:
+    error = refusal(load, folder, recipe)
+
+    assert isinstance(error, UsageError)
+    assert error.message == f"Recipe {recipe} runs on a GPU only, not on cpu:0."
+
+
 def test_q4_needs_q4_weights(load: Load, folder: Path) -> None:
     error = refusal(load, folder, "q4")
 

@@ -58,7 +58,7 @@ class Plan:
             _setting(
                 "recipe",
                 "recipe",
-                ("auto", "q4", "fp8", "bf16", "fp32"),
+                ("auto", "q4", "fp8", "fp8-bf16-head", "bf16", "fp32"),
                 c.recipe,
                 _recipe_reasons(c.devices, devices),
             ),
@@ -125,7 +125,9 @@ def _draft_reasons(target: str) -> dict[str, str]:
 
 def _recipe_reasons(planned: str, devices: tuple[str, ...]) -> dict[str, str]:
     target = planned if planned != "auto" else "".join(devices[:1])
-    return {"q4": "runs on CPU devices"} if target.startswith("cuda") else {"fp8": "runs on CUDA devices"}
+    if target.startswith("cuda"):
+        return {"q4": "runs on CPU devices"}
+    return dict.fromkeys(("fp8", "fp8-bf16-head"), "runs on CUDA devices")
 
 
 def _setting(
