@@ -35,6 +35,7 @@ from specmon.tui.widgets.palette import Palette, textual_theme
 
 INTERRUPTED = 130
 TWICE_WITHIN_S = 2.0
+STILL_S = 0.05
 BETWEEN_SLICES_S = 0.004  #: for keys and painting, while the view is behind
 KEY_FIRST_S, KEY_FIRST_AT_MOST_S = (
     0.06,
@@ -212,7 +213,7 @@ class SpecmonApp(App[None]):
             if self._once and stage.at_end():
                 self._once = False
                 stage.draw_now()
-                stage.call_after_refresh(self._leave_with_frame)
+                stage.call_after_refresh(self._leave_when_still)
 
     def _take_in(self) -> None:
         """Take in a slice of what the feed has, and soon the next where there is more."""
@@ -241,9 +242,13 @@ class SpecmonApp(App[None]):
             self._key_at = self.setup.clock()
         await super().on_event(event)
 
-    def _leave_with_frame(self) -> None:
-        self.frame = screen_text(self.screen)
-        self.exit()
+    def _leave_when_still(self) -> None:
+        """Leave with the screen once it stays as it is: a new arrangement is laid out some messages later."""
+        before, self.frame = self.frame, screen_text(self.screen)
+        if self.frame == before:
+            self.exit()
+        else:
+            self.set_timer(STILL_S, self._leave_when_still)
 
     @property
     def stage(self) -> Stage | None:

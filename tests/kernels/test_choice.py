@@ -8,7 +8,7 @@ import torch
 
 from specmon.kernels.accept.reference import accept_length
 from specmon.kernels.head.reference import argmax_rows, sharpen_top, top2_margin
-from specmon.kernels.registry import BackendUnavailableError, choose_backend
+from specmon.kernels.registry import TRITON, BackendUnavailableError, choose_backend
 
 
 @pytest.mark.parametrize("agrees", list(product([True, False], repeat=4)), ids=str)
@@ -67,7 +67,7 @@ def test_sharpen_top_row_has_the_same_bits_in_any_batch(
 @pytest.mark.parametrize(
     ("name", "recipe", "device_type", "label"),
     [
-        ("auto", "bf16", "cuda", "triton-1"),
+        ("auto", "bf16", "cuda", TRITON.label),
         ("auto", "fp32", "cuda", "reference-1"),
         ("auto", "q4", "cpu", "reference-1"),
         ("reference", "bf16", "cuda", "reference-1"),
