@@ -24,14 +24,17 @@ from specmon.core.session.target import reason_of
 _CHUNK_BYTES = 1 << 20
 
 
-def follow(path: str | os.PathLike[str], *, stdin: int = 0) -> Iterator[Event | None]:
+def follow(
+    path: str | os.PathLike[str], *, stdin: int = 0, warn: Callable[[str], object] = lambda text: None
+) -> Iterator[Event | None]:
     """Yield the events of a recording as they arrive, and None whenever there is nothing new yet.
 
-    Never waits: after a None the caller decides when to ask again. Ends where the recording was closed, its
-    file replaced, or the pipe ended.
+    Never waits: after a None the caller decides when to ask again. Ends where the recording was closed or the
+    pipe ended, and where its file was cut, replaced or removed.
 
     Args:
         path: the file, or "-" for the pipe `stdin` (a file descriptor).
+        warn: told in a sentence what became of the file where that ends it before the recording was closed.
     Raises: UsageError where it is no recording; SpecmonError where its schema is too new or it cannot be
     read.
     """
@@ -46,6 +49,8 @@ def follow(path: str | os.PathLike[str], *, stdin: int = 0) -> Iterator[Event | 
         raise UsageError(f"{name} cannot be read: {reason_of(error)}.") from None
     try:
         yield from _events(stream, lambda: _read_growing(fd, Path(name)))
+        if not stream.is_ended and (lost := _lost(fd, Path(name))):
+            warn(f"{Path(name).name} {lost}: showing what was read.")
     finally:
         os.close(fd)
 
@@ -128,12 +133,19 @@ def _read_pipe(fd: int) -> bytes | None:
 
 
 def _read_growing(fd: int, path: Path) -> bytes | None:
-    """What is new, b"" for nothing yet, None where another file has taken this one's place."""
+    """What is new, b"" for nothing yet, None where no more can come."""
     data = os.read(fd, _CHUNK_BYTES)
     if data:
         return data
+    return os.read(fd, _CHUNK_BYTES) or None if _lost(fd, path) else b""
+
+
+def _lost(fd: int, path: Path) -> str:
+    """What became of the file that is read, "" while it is in its place and whole."""
     try:
-        is_same = os.path.samestat(path.stat(), os.fstat(fd))
+        found = path.stat()
     except OSError:
-        is_same = False
-    return b"" if is_same else os.read(fd, _CHUNK_BYTES) or None
+        return "is gone"
+    if not os.path.samestat(found, os.fstat(fd)):
+        return "was replaced"
+    return "was cut" if found.st_size < os.lseek(fd, 0, os.SEEK_CUR) else ""

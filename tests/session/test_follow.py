@@ -45,14 +45,50 @@ def test_follow_yields_events_as_they_are_flushed(tmp_path: Path) -> None:
     assert list(source) == []
 
 
-def test_follow_ends_when_another_file_takes_the_place(write: Write, events: list[Event]) -> None:
-    path = write(events, closed=False)
-    source = follow(path)
-    assert take(source) == events
-    assert next(source) is None
+def cut(path: Path) -> None:
+    with path.open("w"):
+        pass
+
+
+def replace(path: Path) -> None:
     path.with_name("b").write_bytes(b"other")
     path.with_name("b").replace(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(cut, "was cut"), (replace, "was replaced"), (Path.unlink, "is gone")],
+    ids=["cut", "replaced", "removed"],
+)
+def test_follow_says_what_became_of_the_file_and_ends(
+    write: Write, events: list[Event], change: Callable[[Path], None], said: str
+) -> None:
+    path = write(events, closed=False)
+    warnings: list[str] = []
+    source = follow(path, warn=warnings.append)
+    assert take(source) == events
+    assert next(source) is None
+    assert warnings == []
+    change(path)
     assert list(source) == []
+    assert warnings == [f"{path.name} {said}: showing what was read."]
+
+
+def test_follow_reads_what_was_written_before_the_file_was_removed(
+    write: Write, events: list[Event], tmp_path: Path
+) -> None:
+    whole = write(events, frame_events=3)
+    data = whole.read_bytes()
+    path = tmp_path / "late.session"
+    path.write_bytes(data[:900])
+    warnings: list[str] = []
+    source = follow(path, warn=warnings.append)
+    first = take(source)
+    with path.open("ab") as out:
+        out.write(data[900:])
+    path.unlink()
+    assert first + list(source) == list(SessionReader.open(whole).events())
+    assert warnings == []  # it was closed before it went
 
 
 def test_follow_of_a_closed_file_ends(write: Write, events: list[Event]) -> None:

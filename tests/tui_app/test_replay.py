@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -342,6 +343,25 @@ def test_followed_file_shows_its_newest_round(
     feed.playback.step(-1)
     feed.poll()
     assert feed.playback.visible == 9
+    writer.close()
+
+
+def test_followed_file_that_was_cut_keeps_what_was_read_and_says_so(
+    two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path
+) -> None:
+    path = tmp_path / "growing.session"
+    writer = SessionWriter(path)
+    for event in two_turns[:8]:
+        writer.write(event)
+    writer.flush()
+    feed = ReplayFeed(path, follow=True, clock=clock)
+    feed.start()
+    feed.poll()
+    os.truncate(path, 0)
+    assert feed.poll() == [Warned("growing.session was cut: showing what was read.")]
+    assert feed.loaded
+    assert feed.playback.visible == 8
+    assert feed.poll() == []
     writer.close()
 
 

@@ -50,13 +50,14 @@ class ReplayFeed:
         self._source: Iterator[Event | None] | None = None
         self._events: list[Event] = []  # of a file that grows
         self._shown = 0
+        self._found_wrong: list[str] = []  # with a file that grows
         self._warned: set[str] = set()
         self._polled_at: float | None = None
 
     def start(self) -> None:
         """Open the file; raises SpecmonError where it is none that can be read."""
         if self._follow:
-            self._source = events_as_they_come(self.path)
+            self._source = events_as_they_come(self.path, warn=self._found_wrong.append)
         else:
             self._reader = SessionReader.open(self.path)
             self._ranges = EventRanges(self._reader)
@@ -160,9 +161,10 @@ class ReplayFeed:
 
     def _new_warnings(self) -> list[FeedItem]:
         """What was found wrong with the file since the last call, once all of it is known."""
-        if self._reader is None or not self.loaded:
+        if not self.loaded:
             return []
-        new = [text for text in self._reader.warnings if text not in self._warned]
+        found = self._found_wrong if self._reader is None else self._reader.warnings
+        new = [text for text in found if text not in self._warned]
         self._warned.update(new)
         return [Warned(text) for text in new]
 
