@@ -12,6 +12,7 @@ A role says what a colour means, never where it is drawn, so a theme stays valid
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -34,6 +35,9 @@ ANSI_COLORS = (
     "bright_red", "bright_green", "bright_yellow", "bright_blue", "bright_magenta", "bright_cyan",
     "bright_white",
 )  # fmt: skip
+
+MIN_CONTRAST = 4.5  #: of WCAG 2, for text of normal size
+_LINES = ("border", "idle")  # areas that are drawn as lines and have to be seen on the background
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
@@ -73,7 +77,8 @@ def theme_names(folder: Path | None = None) -> list[str]:
 def load_theme(name_or_path: str | Path, folder: Path | None = None) -> Theme:
     """Load a theme by name, one that ships or one in `folder`, or any theme file by its path (ending in .toml).
 
-    Raises: ThemeError if it does not exist, is not TOML, lacks a role, has an unknown one or a bad colour.
+    Raises: ThemeError if it does not exist, is not TOML, lacks a role, has an unknown one or a bad colour, or
+    a role that cannot be read on a ground it stands on.
     """
     wanted = str(name_or_path)
     if wanted in theme_names():
@@ -115,4 +120,39 @@ def parse_theme(text: str, origin: str) -> Theme:
                 f"The theme {origin} gives {role} the colour {color!r}; "
                 f"use '#rrggbb' or one of {', '.join(ANSI_COLORS)}."
             )
+    if low := low_contrasts(colors):
+        more = f" (and {len(low) - 3} more)" if len(low) > 3 else ""
+        raise ThemeError(
+            f"The theme {origin} cannot be read: {', '.join(low[:3])}{more}; "
+            f"every role needs {MIN_CONTRAST}:1 on its background."
+        )
     return Theme(name=name, dark=dark, colors=dict(colors))
+
+
+def low_contrasts(colors: Mapping[str, str]) -> list[str]:
+    """The roles that are hard to read on a ground they stand on, each with its ratio, e.g. "miss on surface is 1.2:1".
+
+    Text stands on the background, on surfaces and on what is selected; lines stand on the background. Colours
+    of the terminal's own are left out: only the terminal knows how they look.
+    """
+    pairs = [(role, ground) for role in TEXT_ROLES for ground in ("background", "surface", "selected")]
+    pairs += [(line, "background") for line in _LINES]
+    return [
+        f"{role} on {ground} is {math.floor(ratio * 10) / 10}:1"
+        for role, ground in pairs
+        if colors[role].startswith("#") and colors[ground].startswith("#")
+        if (ratio := contrast(colors[role], colors[ground])) < MIN_CONTRAST
+    ]
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG 2 contrast ratio of two "#rrggbb" colours, 1 to 21."""
+    low, high = sorted((_luminance(a), _luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(color: str) -> float:
+    """WCAG 2 relative luminance, 0 to 1."""
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from specmon.themes import ROLES, TEXT_ROLES, Theme, ThemeError, load_theme, theme_names
+from specmon.themes import ROLES, TEXT_ROLES, Theme, ThemeError, contrast, load_theme, theme_names
 
 FIXED = [name for name in theme_names() if not load_theme(name).ansi]
-
-
-def contrast(a: str, b: str) -> float:
-    """WCAG 2 contrast ratio of two "#rrggbb" colours, 1 to 21."""
-
-    def luminance(color: str) -> float:
-        channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def written(tmp_path: Path, change: str, into: str) -> Path:
@@ -157,11 +145,29 @@ def test_theme_loads_from_a_path(tmp_path: Path) -> None:
         (r'^verify = ".*"', 'verify = "#12345"', "gives verify the colour '#12345'"),
         (r"^dark = true", 'dark = "yes"', "needs a text `name`"),
         (r"^\[colors\]", "[colors", "not valid TOML"),
+        (r'^miss = ".*"', 'miss = "#000000"', "miss on background is 1."),
+        (r'^border = ".*"', 'border = "#303030"', "border on background is 1."),
     ],
 )
 def test_bad_theme_is_refused_with_the_reason(tmp_path: Path, change: str, into: str, reason: str) -> None:
     with pytest.raises(ThemeError, match=re.escape(reason)):
         load_theme(written(tmp_path, change, into))
+
+
+def test_contrast_is_that_of_wcag() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(
+        4.48, abs=0.01
+    )  # the well-known grey just below 4.5
+
+
+def test_theme_on_a_ground_of_its_own_colour_names_a_few_roles_and_counts_the_rest(tmp_path: Path) -> None:
+    with pytest.raises(ThemeError, match=r"text on background is \d\.\d:1, .* \(and \d+ more\); .* 4\.5:1"):
+        load_theme(written(tmp_path, r'^background = ".*"', 'background = "#ffffff"'))
+
+
+def test_terminal_colours_have_no_contrast_to_judge(tmp_path: Path) -> None:
+    assert load_theme(written(tmp_path, r'^miss = ".*"', 'miss = "black"')).colors["miss"] == "black"
 
 
 def test_unknown_theme_names_those_there_are() -> None:
