@@ -15,12 +15,12 @@ NO_TOKEN = tl.constexpr(2147483647)
 def head_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The best and second-best logit of each tile of the vocabulary, and where the best is; ties go to the lower id.
 
-    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/BK, 16]; best, second, index [tiles, 16];
+    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/GROUP, 16]; best, second, index [tiles, 16];
     logits [16, N] fp32 where WRITE.
     """
     tile = tl.program_id(0)
@@ -30,7 +30,9 @@ def head_kernel(
     rr = tl.arange(0, 16)
     await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
-    acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rn, rn < N, 0, n_rows, K, K, BN, BK, STAGES, N % BN == 0)
+    acc = stream_tile(
+        w_ptr, h_ptr, h_scale_ptr, rn, rn < N, 0, n_rows, K, K, BN, BK, GROUP, STAGES, N % BN == 0
+    )
     let_next_start(PDL)
     acc *= row_scale(squares, eps, K) * channel_scale(w_ptr, w_scale_ptr, rn, N)
     if WRITE:

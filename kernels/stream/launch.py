@@ -98,7 +98,8 @@ class ResidualMatmul:
             self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
             stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
-            BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
+            BN=s.bn, BK=s.bk, GROUP=x.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
+            num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -120,8 +121,8 @@ class SwigluMatmul:
         swiglu_kernel[(cdiv(self.n, s.bn), s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             out.data, out.scale_or_any, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
-            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, SPLIT=s.split, STAGES=s.stages,
-            AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
+            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split,
+            STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -176,7 +177,8 @@ class QkvMatmul:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,
-            BK=s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
+            BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
+            num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -203,7 +205,8 @@ class HeadMatmul:
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             self.best, self.second, self.index, logits if logits is not None else self.best, n_rows, self.eps,
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, WRITE=logits is not None,
-            BN=s.bn, BK=s.bk, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
+            BN=s.bn, BK=s.bk, GROUP=stream.h.group or s.bk, STAGES=s.stages, AHEAD=self._ahead,
+            num_warps=s.warps, **self._pdl,
         )  # fmt: skip
         winner_kernel[(n_rows,)](
             self.best, self.second, self.index, tokens, margins, TILES=self.n_tiles, **self._pdl

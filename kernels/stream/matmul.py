@@ -7,8 +7,8 @@ Split along K, the program that arrives last adds the partial sums in order of K
 RMSNorm never runs by itself: whoever writes the residual stream also writes h = residual · weight of the next norm and the
 sums of squares of its own columns; the matmul that reads h multiplies its result by 1/rms of the row.
 
-In fp8 an output channel of W has one scale, and BK inputs of a row of x have one (the group that x's producer rounded
-together). Every BK products are summed by the matrix unit from zero, then scaled and added in fp32.
+In fp8 an output channel of W has one scale, and GROUP inputs of a row of x have one (what x's producer rounded together).
+Every GROUP products are summed by the matrix unit from zero, then scaled and added in fp32.
 
 Source: the split-K reduction by last arrival is CUDA's threadFenceReduction sample; fp8 promotion: DeepSeek-V3 (2024).
 """
@@ -24,35 +24,37 @@ E4M3_MAX = tl.constexpr(448.0)
 @triton.jit
 def stream_tile(
     w_ptr, x_ptr, x_scale_ptr, rn, there, k_first, n_rows, K: tl.constexpr, KS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr, WHOLE: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """acc [BN, 16] fp32 of weight rows rn [BN] over k_first … k_first+KS-1; rows not `there` are zero, WHOLE: all are."""
     FP8: tl.constexpr = w_ptr.dtype.element_ty.is_fp8()
     rr = tl.arange(0, 16)
-    rk = k_first + tl.arange(0, BK)
+    rk = k_first + tl.arange(0, GROUP)
     w_tile = w_ptr + rn[:, None].to(tl.int64) * K + rk[None, :]
     x_tile = x_ptr + rr[:, None] * K + rk[None, :]
     acc = tl.zeros((BN, 16), tl.float32)
-    scale = tl.load(x_scale_ptr + k_first // BK * 16 + rr) if FP8 else acc
-    for k in tl.range(0, KS, BK, num_stages=STAGES):
-        if KS % BK == 0 and WHOLE:
-            w = tl.load(w_tile + k, eviction_policy="evict_first")
-            x = tl.load(x_tile + k, mask=(rr < n_rows)[:, None], other=0.0)
-        else:
-            inside = k + tl.arange(0, BK) < KS
-            w = tl.load(
-                w_tile + k, mask=there[:, None] & inside[None, :], other=0.0, eviction_policy="evict_first"
-            )
-            x = tl.load(x_tile + k, mask=(rr < n_rows)[:, None] & inside[None, :], other=0.0)
-        if FP8:
-            after = tl.minimum(
-                k + BK, KS - 1
-            )  # the next group's scale is on its way while this one's products run
-            next_scale = tl.load(x_scale_ptr + (k_first + after) // BK * 16 + rr)
-            acc += tl.dot(w, x.T, max_num_imprecise_acc=BK) * scale[None, :]
-            scale = next_scale
-        else:
-            acc = tl.dot(w, x.T, acc, input_precision="ieee")
+    scale = tl.load(x_scale_ptr + k_first // GROUP * 16 + rr) if FP8 else acc
+    for first in tl.range(0, KS, BK, num_stages=STAGES):
+        for k in tl.static_range(0, BK, GROUP):
+            at = first + k
+            if KS % BK == 0 and WHOLE:
+                w = tl.load(w_tile + at, eviction_policy="evict_first")
+                x = tl.load(x_tile + at, mask=(rr < n_rows)[:, None], other=0.0)
+            else:
+                inside = (at + tl.arange(0, GROUP) < KS)[None, :]
+                w = tl.load(
+                    w_tile + at, mask=there[:, None] & inside, other=0.0, eviction_policy="evict_first"
+                )
+                x = tl.load(x_tile + at, mask=(rr < n_rows)[:, None] & inside, other=0.0)
+            if FP8:
+                after = tl.minimum(
+                    at + GROUP, KS - 1
+                )  # the next scale is on its way while this group's products run
+                next_scale = tl.load(x_scale_ptr + (k_first + after) // GROUP * 16 + rr)
+                acc += tl.dot(w, x.T, max_num_imprecise_acc=GROUP) * scale[None, :]
+                scale = next_scale
+            else:
+                acc = tl.dot(w, x.T, acc, input_precision="ieee")
     return acc
 
 

@@ -3,7 +3,7 @@
 Legend: D head size, HQ query heads, HK KV heads, K inputs. One program owns one head (a tile of D weight rows) of one split
 of K; the last to arrive finishes the head. K and V caches have strides of their own.
 Shapes: w [(HQ + 2·HK)·D, K] bf16 or fp8 with scale [(HQ + 2·HK)·D], rows in the order q, k, v; h [16, K] alike with scale
-[K/BK, 16]; q_out [16, HQ, D]; cos, sin [positions, D/2].
+[K/GROUP, 16]; q_out [16, HQ, D]; cos, sin [positions, D/2].
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def qkv_kernel(
     q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads, splits)."""
@@ -43,7 +43,9 @@ def qkv_kernel(
     await_previous(PDL)
     cursor = tl.load(cursor_ptr)
     squares = load_squares(sumsq_ptr, TILES_IN)
-    acc = stream_tile(w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, D, BK, STAGES, True)
+    acc = stream_tile(
+        w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, D, BK, GROUP, STAGES, True
+    )
     let_next_start(PDL)
     last = True
     if SPLIT > 1:

@@ -14,12 +14,12 @@ def residual_kernel(
     w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
     partial_ptr, counter_ptr, n_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual² over it. Grid: (tiles, splits).
 
-    Shapes: w [N, K] bf16 or fp8 with scale [N]; x [16, K] alike with scale [K/BK, 16]; residual [16, N] and norm [N] fp32;
+    Shapes: w [N, K] bf16 or fp8 with scale [N]; x [16, K] alike with scale [K/GROUP, 16]; residual [16, N], norm [N] fp32;
     h [16, N], in fp8 with scale [N/BN, 16]; sumsq [N/BN, 16] fp32.
     """
     tile, split = tl.program_id(0), tl.program_id(1)
@@ -34,7 +34,7 @@ def residual_kernel(
     await_previous(PDL)
     before = tl.load(residual_ptr + at, mask=inside, other=0.0)  # on its way while the weights stream
     acc = stream_tile(
-        w_ptr, x_ptr, x_scale_ptr, rn, rn < N, split * KS, n_rows, K, KS, BN, BK, STAGES, N % BN == 0
+        w_ptr, x_ptr, x_scale_ptr, rn, rn < N, split * KS, n_rows, K, KS, BN, BK, GROUP, STAGES, N % BN == 0
     )
     let_next_start(PDL)
     last = True

@@ -16,11 +16,12 @@ ROWS = 16
 class Scaled:
     """`data` times `scale`; bf16 and fp32 data has no scale.
 
-    Weights: data [N, K], scale [N] fp32. Rows: data [16, K], scale [K / group, 16] fp32.
+    Weights: data [N, K], scale [N] fp32. Rows: data [16, K], scale [K / group, 16] fp32, `group` inputs to each.
     """
 
     data: Tensor
     scale: Tensor | None = None
+    group: int | None = None
 
     @property
     def scale_or_any(self) -> Tensor:
@@ -29,7 +30,7 @@ class Scaled:
 
     def flat(self) -> Scaled:
         """Rows [16, H, D] as [16, H · D]."""
-        return Scaled(self.data.view(ROWS, -1), self.scale)
+        return Scaled(self.data.view(ROWS, -1), self.scale, self.group)
 
 
 def empty_rows(shape: tuple[int, ...], group: int, dtype: torch.dtype, device: torch.device) -> Scaled:
@@ -38,4 +39,4 @@ def empty_rows(shape: tuple[int, ...], group: int, dtype: torch.dtype, device: t
     if dtype != FP8:
         return Scaled(data)
     width = data[0].numel()
-    return Scaled(data, torch.zeros(-(-width // group), ROWS, device=device))
+    return Scaled(data, torch.zeros(-(-width // group), ROWS, device=device), group)

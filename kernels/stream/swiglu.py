@@ -22,12 +22,12 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start, prefe
 def swiglu_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, out_ptr, out_scale_ptr, partial_ptr, counter_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms. Grid: (tiles, splits).
 
-    Shapes: w [2N, K] bf16 or fp8 with scale [2N], gate rows first; h [16, K] alike with scale [K/BK, 16];
+    Shapes: w [2N, K] bf16 or fp8 with scale [2N], gate rows first; h [16, K] alike with scale [K/GROUP, 16];
     out [16, N], in fp8 with scale [N/BN, 16].
     """
     tile, split = tl.program_id(0), tl.program_id(1)
@@ -43,7 +43,20 @@ def swiglu_kernel(
     await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(
-        w_ptr, h_ptr, h_scale_ptr, row, column < N, split * KS, n_rows, K, KS, 2 * BN, BK, STAGES, N % BN == 0
+        w_ptr,
+        h_ptr,
+        h_scale_ptr,
+        row,
+        column < N,
+        split * KS,
+        n_rows,
+        K,
+        KS,
+        2 * BN,
+        BK,
+        GROUP,
+        STAGES,
+        N % BN == 0,
     )
     let_next_start(PDL)
     last = True

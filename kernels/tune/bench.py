@@ -68,7 +68,7 @@ class StreamBench:
         if self._rows != FP8:
             return Scaled(floats)
         data, scale = quantise_groups(floats, self.matmul.group)
-        return Scaled(data, scale.T.contiguous())
+        return Scaled(data, scale.T.contiguous(), self.matmul.group)
 
     def output(self, schedule: Schedule) -> list[Tensor]:
         found = []

@@ -50,7 +50,7 @@ def candidates(matmul: Matmul, *, any_split: bool) -> list[Schedule]:
     """Schedules that fit the matrix instruction and shared memory; the one in use is not among them.
 
     Another split adds in another order, so it is left out unless `any_split`. qkv's bn is its head size; o and down keep
-    theirs, since both leave sums of squares by tile; in fp8 what shares a scale stays a tile.
+    theirs, since both leave sums of squares by tile; in fp8 a tile has whole groups of inputs.
     """
     now = matmul.schedule
     splits = _splits(matmul) if any_split else [now.split]
@@ -77,7 +77,8 @@ def _rows(matmul: Matmul, now: Schedule) -> tuple[int, ...]:
 
 
 def _inputs(matmul: Matmul) -> tuple[int, ...]:
-    return (matmul.group,) if matmul.weights == "fp8" else (64, 128, 256, 512)
+    least = matmul.group if matmul.weights == "fp8" else 64
+    return tuple(bk for bk in (64, 128, 256, 512) if bk >= least)
 
 
 def _fits(matmul: Matmul, s: Schedule) -> bool:

@@ -31,7 +31,7 @@ def weight(n: int, k: int) -> tuple[Scaled, Tensor]:
 def rows(x: Tensor) -> tuple[Scaled, Tensor]:
     """Rows in fp8 padded to 16, and what they stand for."""
     data, scale = quantise_groups(F.pad(x, (0, 0, 0, ROWS - len(x))), GROUP)
-    return Scaled(data, scale.T.contiguous()), widen_groups(data, scale, GROUP)[: len(x)]
+    return Scaled(data, scale.T.contiguous(), GROUP), widen_groups(data, scale, GROUP)[: len(x)]
 
 
 def stream_of(residual: Tensor, norm: Tensor) -> Stream:
@@ -65,6 +65,17 @@ def test_the_stream_is_rounded_as_the_reference_rounds() -> None:
     assert stream.h.scale is not None
     nearly_all_equal(stream.h.data[:5], data)
     torch.testing.assert_close(stream.h.scale.T[:5], scale)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_wider_tiles_keep_the_bits(groups: int) -> None:
+    torch.manual_seed(7)
+    norm, (w, _), (x, _) = rand(80), weight(80, 96), rows(rand(5, 96))
+    streams = [stream_of(torch.zeros(5, 80, device=DEVICE), norm) for _ in range(2)]
+    for stream, bk in zip(streams, (GROUP, groups * GROUP), strict=True):
+        ResidualMatmul(w, None, Schedule(bn=GROUP, bk=bk, stages=2))(x, stream, norm, 5)
+
+    assert torch.equal(streams[0].residual, streams[1].residual)
 
 
 @pytest.mark.parametrize("split", [1, 3])
