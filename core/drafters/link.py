@@ -16,6 +16,7 @@ from torch import Tensor
 
 from specmon.core.drafters.base import Drafted, Drafter, DrafterInfo, Outcome, Verdict
 from specmon.core.drafters.desk import Desk
+from specmon.core.endings import ended_by
 from specmon.core.errors import SpecmonError
 
 Clock = Callable[[], int]
@@ -189,11 +190,16 @@ class WorkerLink:
 
     def _death(self) -> SpecmonError:
         self._process.join(timeout=2)
-        code = self._process.exitcode
-        return SpecmonError(
-            f"The draft worker died (exit code {code}).",
-            "Its last words are in the engine's log; the next turn starts another.",
-        )
+        return death_of_worker(self._process.exitcode)
+
+
+def death_of_worker(exitcode: int | None) -> SpecmonError:
+    """Why the draft worker is gone. Args: exitcode: negative for a signal, None if it hung up but still runs."""
+    if exitcode is None:
+        how = "hung up and does not end"
+    else:
+        how = ended_by(-exitcode) if exitcode < 0 else f"ended with code {exitcode}"
+    return SpecmonError(f"The draft worker {how}.", "The next turn starts another.")
 
 
 def receive(

@@ -35,7 +35,7 @@ def main() -> None:
     options = EngineOptions(
         state_dir=args.state_dir, log=args.log, pin=not args.no_pin, view_queue=args.view_queue
     )
-    Engine(sock, options).run()
+    sys.exit(Engine(sock, options).run())
 
 
 if __name__ == "__main__":

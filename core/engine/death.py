@@ -7,18 +7,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from specmon.core.endings import ended_by
+
 LOG_TAIL_LINES = 12
 _LOG_TAIL_BYTES = 16 << 10
-
-_SIGNALS = {
-    signal.SIGKILL: "it was killed from outside",
-    signal.SIGTERM: "it was asked to end from outside",
-    signal.SIGSEGV: "it reached for memory that is not its own",
-    signal.SIGBUS: "memory behind a mapping was gone: a full /dev/shm, or a model file that shrank",
-    signal.SIGILL: "this processor lacks an instruction the installed torch uses",
-    signal.SIGABRT: "a library gave up",
-    signal.SIGFPE: "an arithmetic fault in a library",
-}
+ENDED_BY_SIGTERM = 128 + signal.SIGTERM  #: the status of an engine that finished its recording after SIGTERM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,23 +40,13 @@ def _reason(returncode: int | None, tail: tuple[str, ...], oom_kills: int, unrea
     if returncode is None:
         return "The engine closed its channel but does not end."
     if returncode < 0:
-        return _signal_reason(-returncode, oom_kills)
+        return f"The engine {ended_by(-returncode, out_of_memory=oom_kills > 0)}."
+    if returncode == ENDED_BY_SIGTERM:
+        return f"The engine {ended_by(signal.SIGTERM)}."
     if returncode == 0:
         return "The engine ended by itself."
     said = _last_error(tail)
     return f"The engine ended with code {returncode}" + (f": {said}" if said else ".")
-
-
-def _signal_reason(number: int, oom_kills: int) -> str:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = "unknown"
-    if number == signal.SIGKILL and oom_kills:
-        why = "the system ran out of memory"
-    else:
-        why = _SIGNALS.get(signal.Signals(number), "") if name != "unknown" else ""
-    return f"The engine was ended by signal {number} ({name})" + (f": {why}." if why else ".")
 
 
 def _last_error(tail: tuple[str, ...]) -> str:

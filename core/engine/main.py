@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from specmon.core.engine.channel import ChannelError, FrameParser, receive
+from specmon.core.engine.death import ENDED_BY_SIGTERM
 from specmon.core.engine.failures import refusal
 from specmon.core.engine.logs import StreamLogHandler
 from specmon.core.engine.messages import (
@@ -77,12 +78,13 @@ class Engine:
         self._spool_is_whole = True
         self._loading = False
         self._ending = False
+        self._status = 0
         self._dismissed = False  # the view has said that it ends
         self._done = threading.Event()
 
-    def run(self) -> None:
-        """Serve until `Shutdown`, SIGTERM or the end of the channel."""
-        signal.signal(signal.SIGTERM, lambda *_: self._shut_down())
+    def run(self) -> int:
+        """Serve until `Shutdown`, SIGTERM or the end of the channel. Returns: the process's exit status."""
+        signal.signal(signal.SIGTERM, lambda *_: self._terminate())
         logging.getLogger("specmon").addHandler(StreamLogHandler(self._stream))
         self._outbox.start()
         spool = self._recorder.spool_path
@@ -98,6 +100,7 @@ class Engine:
                     self._do(command, request)
         finally:
             self._close()
+        return self._status
 
     def _next_command(self) -> tuple[Command, int]:
         """Wait for work, in steps: a signal that comes just before an endless wait would go unnoticed."""
@@ -177,6 +180,10 @@ class Engine:
             raise UsageError("There is nothing to mark yet.", "Wait until a lane is loaded.")
         self._stream.emit(Marker(t=self._stream.clock(), label=label))
 
+    def _terminate(self) -> None:
+        self._status = ENDED_BY_SIGTERM
+        self._shut_down()
+
     def _shut_down(self) -> None:
         """Let the main thread stop what it does and end. Also called from a signal handler."""
         self._cancelled = sys.maxsize
@@ -184,7 +191,7 @@ class Engine:
         self._queue.put((Shutdown(), 0))
         if self._loading:  # a load cannot be interrupted, and adds nothing to the stream
             self._close_recording()
-            os._exit(0)
+            os._exit(self._status)
 
     def _report_recording(self) -> None:
         while not self._done.wait(RECORDING_PERIOD_S):

@@ -14,7 +14,7 @@ import torch
 
 from specmon.core.drafters.base import Drafted, Verdict
 from specmon.core.drafters.desk import Desk
-from specmon.core.drafters.link import receive
+from specmon.core.drafters.link import death_of_worker, receive
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.registry import DrafterSpec, build_drafter
 from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
@@ -138,6 +138,21 @@ def test_last_answer_of_a_dead_worker_is_still_read(pipe: Pipe) -> None:
     pipe[1].send("done")
 
     assert receive(pipe[0], 5.0, lambda: False, gone) == "done"
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "said"),
+    [
+        (-9, "The draft worker was ended by SIGKILL: it was killed from outside."),
+        (-50, "The draft worker was ended by signal 50."),
+        (1, "The draft worker ended with code 1."),
+        (None, "The draft worker hung up and does not end."),
+    ],
+)
+def test_death_says_what_is_known(exitcode: int | None, said: str) -> None:
+    death = death_of_worker(exitcode)
+    assert death.message == said
+    assert "log" not in death.hint  # a process that was killed leaves no words
 
 
 def test_silent_worker_is_given_up(pipe: Pipe) -> None:

@@ -304,7 +304,7 @@ def test_kill_mid_run_is_told_and_the_recording_opens(loaded, drain, tmp_path):
     during = drain(client, lambda items: bool(of_kind(Round, items)) and path.stat().st_size > 0)
     os.kill(client.pid, signal.SIGKILL)
     after = drain(client)
-    assert "signal 9" in client.death().reason
+    assert "ended by SIGKILL" in client.death().reason
     events = of_kind(Event, before + during + after)
     rounds = of_kind(Round, events)
     assert [r.index for r in rounds] == list(range(len(rounds)))
@@ -384,5 +384,8 @@ def test_terminate_closes_the_recording(loaded, tmp_path, drain):
     drain(client, answered("Generate"))
     os.kill(client.pid, signal.SIGTERM)
     drain(client)
+    death = client.death()
+    assert death is not None
+    assert death.reason == "The engine was ended by SIGTERM: it was asked to end from outside."
     with SessionReader.open(path) as reader:
         assert reader.warnings == ()

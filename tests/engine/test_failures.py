@@ -49,8 +49,9 @@ def test_unexpected_errors_are_one_bounded_line_and_point_at_the_log():
     [
         (-9, 1, "ran out of memory"),
         (-9, 0, "killed from outside"),
-        (-15, 0, "SIGTERM"),
-        (-64, 0, "signal 64"),
+        (-15, 0, "was ended by SIGTERM: it was asked to end from outside."),
+        (143, 0, "was ended by SIGTERM: it was asked to end from outside."),
+        (-64, 0, "SIGRTMAX"),
         (-200, 0, "signal 200"),
         (None, 0, "does not end"),
         (0, 0, "by itself"),
