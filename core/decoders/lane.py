@@ -105,6 +105,10 @@ class DecodeLane:
         with torch.inference_mode():
             yield from self._generate(request, lane, turn, cancelled)
 
+    def forget(self) -> None:
+        """Let the next turn start cold: nothing of the turn before is reused."""
+        self._target.forget()
+
     def now(self) -> int:
         return self._clock()
 
@@ -139,10 +143,11 @@ class DecodeLane:
         self, request: Request, lane: int, turn: int, cancelled: Callable[[], bool]
     ) -> Iterator[Event]:
         tokens, config = self._encode(request), turn_config(self.config, request)
-        if self._link is not None and self._link.revive():
-            self._target.forget()
+        failed = self._revive()
         start = self._target.reusable(tokens)
         yield self._turn_event(request, config, tokens, start, lane, turn)
+        if failed is not None:
+            raise failed
         chooser = Chooser(request.sampling, request.seed)
         if self._link and self._link.info.kind == "scripted":
             self._link.script(self._true_text(tokens, start, request, chooser))
@@ -156,6 +161,16 @@ class DecodeLane:
         yield prefill
         yield from self._rounds(run, config)
         yield run.end()
+
+    def _revive(self) -> SpecmonError | None:
+        """Start the drafter again if it died. Returns: why it could not be, for the turn to end with once it began."""
+        try:
+            if self._link is not None and self._link.revive():
+                self.forget()
+        except SpecmonError as failed:
+            self.forget()
+            return failed
+        return None
 
     def _encode(self, request: Request) -> list[int]:
         tokenizer = self._loaded.tokenizer

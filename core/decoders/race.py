@@ -2,6 +2,7 @@
 
 A lane's clock is the sum of its rounds. The lane whose clock is behind goes next, for at least 8 rounds and 50 ms; what it
 leaves running at the end of its turn is waited for and counted to it, so that nothing works on while another lane runs.
+Every lane starts cold: one that reuses the race before and one that lost it have different histories.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def race(
     A lane that fails ends with an error while the others go on.
     Raises: UsageError where a lane cannot take the request at all.
     """
+    for lane in lanes:
+        lane.forget()
     racers = [
         _Racer(lane, lane.generate(request, lane=i, turn=turn, cancelled=cancelled))
         for i, lane in enumerate(lanes)

@@ -15,7 +15,7 @@ from specmon.core.drafters.link import InlineLink
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.engine.messages import Request
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.core.events import Event, Header, Prefill, Round, TurnEnd
+from specmon.core.events import Event, Header, Prefill, Round, Turn, TurnEnd
 
 from .harness import Bench, assert_valid, clock, never
 
@@ -56,6 +56,13 @@ class FailingDrafter(NgramDrafter):
         if self.drafts == 3:
             raise SpecmonError("The draft device is gone.")
         return super().draft(draft_len)
+
+
+class DeadLink(InlineLink):
+    """Its drafter died after the lane was loaded and cannot be started again."""
+
+    def revive(self) -> bool:
+        raise SpecmonError("The draft worker died (exit code -9).")
 
 
 class SilentDrafter(NgramDrafter):
@@ -104,10 +111,29 @@ def test_starting_order_rotates_with_the_turn(three: list[DecodeLane]) -> None:
     assert firsts == [0, 1, 2, 0]
 
 
-def test_second_race_reuses_what_the_first_left(three: list[DecodeLane]) -> None:
-    first, second = run(three), run(three, 1)
+def test_second_race_starts_every_lane_from_the_same_history(three: list[DecodeLane]) -> None:
+    first = run(three)
+    three[1].forget()  # as after its drafter died
+    second = run(three, 1)
 
+    assert [event.reused_tokens for event in second if isinstance(event, Turn)] == [0, 0, 0]
     assert [tokens(second, lane) for lane in range(3)] == [tokens(first, lane) for lane in range(3)]
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_lane_whose_drafter_cannot_start_again_ends_alone(tiny: TinyModels, bench: Bench, turn: int) -> None:
+    lanes = [
+        bench.raw_lane(tiny.target(), "ar"),
+        bench.raw_lane(tiny.target(), "sd", link=InlineLink(NgramDrafter(), clock)),
+        bench.raw_lane(tiny.target(), "sd", link=DeadLink(NgramDrafter(), clock)),
+    ]
+
+    stream = run(lanes, turn)
+
+    ended = ends(stream)
+    assert [ended[lane].stop_reason for lane in range(3)] == ["length", "length", "error"]
+    assert ended[2].error == "The draft worker died (exit code -9)."
+    assert tokens(stream, 0) == tokens(stream, 1)
 
 
 @pytest.mark.parametrize("drafter", [FailingDrafter, SilentDrafter])

@@ -54,6 +54,9 @@ class ScriptedLane:
             devices=tuple(self.config.devices.split(",")),
         )
 
+    def forget(self) -> None:
+        pass
+
     def generate(
         self, request: Request, *, lane: int, turn: int, cancelled: Callable[[], bool]
     ) -> Iterator[Event]:
