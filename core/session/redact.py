@@ -56,19 +56,26 @@ def redact(
 
     Prompt, text, token ids, log lines, paths, host, user, serials and URLs go.
 
-    Raises: UsageError, SpecmonError as reading and writing do.
+    Raises: UsageError, SpecmonError as reading and writing do; then no part of a copy stays.
     """
     if Path(out_path).exists() and Path(in_path).exists() and Path(out_path).samefile(in_path):
         raise UsageError("A recording cannot be redacted onto itself.", "Name another file.")
     written = dropped = 0
-    with SessionReader.open(in_path) as reader, SessionWriter(out_path, force=force) as writer:
-        for event in reader.events():
-            kept = redact_event(event)
-            if kept is None:
-                dropped += 1
-            else:
-                writer.write(kept)
-                written += 1
+    with SessionReader.open(in_path) as reader:
+        writer = SessionWriter(out_path, force=force)
+        try:
+            with writer:
+                for event in reader.events():
+                    kept = redact_event(event)
+                    if kept is None:
+                        dropped += 1
+                    else:
+                        writer.write(kept)
+                        written += 1
+        except BaseException:
+            if writer.path.is_file():
+                writer.path.unlink()
+            raise
         warnings = reader.warnings
     return Redaction(path=writer.path, events=written, dropped=dropped, warnings=warnings)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,21 @@ def check_target(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} is not a plain file.", "Name a new file or a folder.")
     if not force:
         raise UsageError(f"{path} exists already.", "Name another file, or use --force to replace it.")
+
+
+def check_creatable(path: Path, *, force: bool) -> None:
+    """`check_target`, and that the folder takes a new file: one without a name, which leaves nothing behind.
+
+    Raises: UsageError.
+    """
+    check_target(path, force=force)
+    folder = path if path.is_dir() else path.parent
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: the folder {folder} takes no new file ({reason_of(error)})."
+        ) from None
 
 
 def create_private(path: Path, *, force: bool = False) -> int:

@@ -100,6 +100,20 @@ def test_existing_recording_is_refused_before_anything_is_loaded(
     assert there.read_bytes() == b"precious"
 
 
+def test_folder_that_takes_no_file_is_refused_before_anything_is_loaded(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def loaded(*_: object) -> None:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("specmon.tui.commands.run.prepare", loaded)
+    for record in ("/proc/foo.session", "/proc"):
+        code, _, err = cli("run", "-p", "hello", "--json", "--record", record)
+        assert (code, "the folder /proc takes no new file" in err) == (2, True)
+    assert cli("run", "-p", "hello", "--json", "--record", str(tmp_path / "a.session")).code == 1
+    assert not list(tmp_path.glob("*"))
+
+
 def test_hostile_argument_cannot_command_the_terminal(cli: Callable[..., Any]) -> None:
     code, _, err = cli("run", "-p", "hello", "--decoder", "\x1b[2J\nx")
     assert code == 2
