@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +65,7 @@ def test_options_of_the_command_line_win(config_home: Path, monkeypatch: pytest.
 def test_unknown_names_are_said(tmp_path: Path) -> None:
     config = written(tmp_path, 'colour = "red"\n[run]\ndraftlen = 6\n[extra]\nx = 1')
     assert config.unknown == ("colour", "extra", "run.draftlen")
-    assert "nothing reads: colour, extra, run.draftlen" in config.notes[0]
+    assert config.notes[0].startswith("config.toml: nothing reads colour, extra, run.draftlen")
 
 
 @pytest.mark.parametrize(
@@ -154,3 +156,54 @@ def test_the_example_in_the_readme_works(config_home: Path, monkeypatch: pytest.
     look = screen.look(None, False, False)
     assert look.notes == ()
     assert look.keys["freeze"] == "F2"
+
+
+def test_a_key_that_is_none_is_said_and_the_action_keeps_its_own(config_home: Path) -> None:
+    written(config_home, '[keys]\nfreeze = "banana"\nhelp = "ctrl+F3 é backslash"')
+    look = screen.look(None, False, False)
+    assert look.keys == {"help": "ctrl+F3 é backslash"}
+    assert len(look.notes) == 1
+    assert "keys.freeze is 'banana', which is no key" in look.notes[0]
+
+
+@pytest.mark.parametrize("mode", [("--plain",), ("--json",), ("--once", "--size", "80x24")])
+def test_what_nothing_reads_is_said_once_without_a_monitor(
+    cli: Callable[..., Any],
+    private_home: dict[str, str],
+    recording: Callable[..., Path],
+    mode: tuple[str, ...],
+) -> None:
+    folder = Path(private_home["XDG_CONFIG_HOME"]) / "specmon"
+    folder.mkdir(parents=True)
+    written(folder, 'bogus = 1\n[keys]\nfoo = "x"')
+    code, out, err = cli("replay", str(recording()), *mode)
+    assert code == 0
+    assert "bogus" not in out
+    assert err.count("config.toml: nothing reads bogus, keys.foo") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "race"])
+def test_headless_decoding_says_what_nothing_reads(
+    cli: Callable[..., Any], private_home: dict[str, str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    from specmon.tui.commands import race, run
+
+    folder = Path(private_home["XDG_CONFIG_HOME"]) / "specmon"
+    folder.mkdir(parents=True)
+    written(folder, 'bogus = 1\n[keys]\nfreeze = "q"')
+    for module in (run, race):
+        monkeypatch.setattr(module, "prepare", lambda _: None)
+        monkeypatch.setattr(module, "decode", lambda *_, **__: None)
+    code, _, err = cli(command, "-p", "hello", "--json")
+    assert code == 0
+    assert "nothing reads bogus" in err
+    assert "q would do both freeze and quit" in err
+
+
+@pytest.mark.parametrize("size", ["79x24", "80x23"])
+def test_picture_smaller_than_the_monitor_is_refused(
+    cli: Callable[..., Any], recording: Callable[..., Path], size: str
+) -> None:
+    code, out, err = cli("replay", str(recording()), "--once", "--size", size)
+    assert (code, out) == (2, "")
+    assert f"needs 80x24, but {size}" in err

@@ -223,6 +223,12 @@ def test_follow_reads_a_pipe(specmon: Callable[..., Any], recording: Recording) 
     assert (done.returncode, done.stdout) == (0, "one two three.")
 
 
+def test_json_of_a_pipe_names_no_session(specmon: Callable[..., Any], recording: Recording) -> None:
+    with recording().open("rb") as pipe:
+        done = specmon("replay", "--follow", "-", "--json", stdin_file=pipe)
+    assert json.loads(done.stdout)["session"] is None
+
+
 def test_replay_without_a_file_lists_the_users_recordings(
     cli: Cli, recording: Recording, private_home: dict[str, str]
 ) -> None:

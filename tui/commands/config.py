@@ -48,7 +48,7 @@ class Config:
         """What the user should know about the file."""
         if not self.unknown:
             return ()
-        return (f"{self.path} has names that nothing reads: {', '.join(self.unknown)}.",)
+        return (f"{FILE_NAME}: nothing reads {', '.join(self.unknown)} (in {self.path.parent}).",)
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """Options of the sub-commands that open a monitor, as given in the file."""

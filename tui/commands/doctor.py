@@ -149,6 +149,8 @@ def _models() -> Iterator[Finding]:
 
 
 def _terminal() -> Iterator[Finding]:
+    from specmon.tui.widgets.glyphs import can_carry_signs
+
     streams = {"stdin": sys.stdin, "stdout": sys.stdout, "stderr": sys.stderr}
     piped = [name for name, stream in streams.items() if not stream.isatty()]
     if piped:
@@ -161,8 +163,10 @@ def _terminal() -> Iterator[Finding]:
         yield Finding("warn", "terminal", detail, "the monitor wants 80×24 or more")
     elif term == "dumb":
         yield Finding("warn", "terminal", detail, "set TERM to what the terminal is, or use --plain")
-    elif "utf" not in encoding.lower():
-        yield Finding("warn", "terminal", detail, "use a UTF-8 locale, or --ascii")
+    elif not can_carry_signs(encoding):
+        yield Finding(
+            "warn", "terminal", detail, "the monitor draws in ASCII; a UTF-8 locale gives it all signs"
+        )
     else:
         yield Finding("ok", "terminal", detail)
 

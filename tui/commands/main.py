@@ -20,7 +20,7 @@ from specmon import __version__
 from specmon.core.errors import SpecmonError
 from specmon.tui.commands import bench, doctor, kernels, models, race, redact, replay, run, serve
 from specmon.tui.commands.config import read_config
-from specmon.tui.commands.output import say
+from specmon.tui.commands.output import StdoutError, on_stdout, say, write_line
 from specmon.tui.ending import Ending, terminable
 
 _HELP = ("-h", "--help", "--version")
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"specmon {__version__}")
+        write_line(f"specmon {__version__}")
         raise typer.Exit
 
 
@@ -89,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = app(
                 args, prog_name="specmon", standalone_mode=False, obj=debug, default_map=_defaults(args)
             )
-            sys.stdout.flush()
+            with on_stdout():
+                sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             traceback.print_exc()
@@ -110,8 +111,9 @@ def _explain(error: BaseException) -> int:
     """Say what went wrong in one sentence on stderr; returns the exit code."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return EXIT_INTERRUPT
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError | StdoutError):  # what is still buffered has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
         return EXIT_FAILURE
     if isinstance(error, SpecmonError):
         say(str(error))

@@ -207,22 +207,36 @@ def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal:
 def check_record(record: Path | None, force: bool) -> None:
     """Refuse before anything is loaded what could not be written later. Raises: UsageError."""
     if record is not None:
-        from specmon.core.session.target import check_target
+        from specmon.core.session.target import check_creatable
 
-        check_target(record, force=force)
+        check_creatable(record, force=force)
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """Read 160x48; where empty, the terminal's size, or 160x48 where there is none. Raises: UsageError."""
+    """Read 160x48; where empty, the terminal's size, or 160x48 where there is none.
+
+    Raises: UsageError, also for a size too small for the monitor.
+    """
     if not text:
         terminal = shutil.get_terminal_size((160, 48))
-        return terminal.columns, terminal.lines
+        return _large_enough(terminal.columns, terminal.lines)
     columns, _, rows = text.lower().partition("x")
     if not (
         columns.isdecimal() and rows.isdecimal() and 1 <= int(columns) <= 1000 and 1 <= int(rows) <= 1000
     ):
         raise UsageError(f"--size is {text!r}, but it takes columns and rows up to 1000, like 160x48.")
-    return int(columns), int(rows)
+    return _large_enough(int(columns), int(rows))
+
+
+def _large_enough(columns: int, rows: int) -> tuple[int, int]:
+    from specmon.tui.screens.arrangement import MIN_HEIGHT, MIN_WIDTH
+
+    if columns < MIN_WIDTH or rows < MIN_HEIGHT:
+        raise UsageError(
+            f"The monitor needs {MIN_WIDTH}x{MIN_HEIGHT}, but {columns}x{rows} is what --once would fill.",
+            f"Give --size {MIN_WIDTH}x{MIN_HEIGHT} or more.",
+        )
+    return columns, rows
 
 
 def on_terminal() -> bool:

@@ -5,7 +5,34 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
+
+from specmon.core.errors import SpecmonError
+
+
+class StdoutError(SpecmonError):
+    """Nothing more can be written to stdout, for a reason other than that its reader left."""
+
+
+@contextmanager
+def on_stdout() -> Iterator[None]:
+    """What is done here writes to stdout. Raises: StdoutError; BrokenPipeError where nobody reads any more."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from specmon.core.session.target import reason_of
+
+        raise StdoutError(f"Standard output cannot be written: {reason_of(error)}.") from error
+
+
+def print_out(line: str) -> None:
+    """A line on stdout as it is. Raises: StdoutError."""
+    with on_stdout():
+        print(line)
 
 
 def visible(text: str) -> str:
@@ -27,12 +54,12 @@ def note(text: str) -> None:
 
 def write_line(text: str) -> None:
     """A line of a report on stdout."""
-    print(visible(text) if sys.stdout.isatty() else text)
+    print_out(visible(text) if sys.stdout.isatty() else text)
 
 
 def write_json(value: Any) -> None:
     """One JSON object on one line; everything outside ASCII is escaped, so no terminal acts on it."""
-    print(json.dumps(value, ensure_ascii=True, allow_nan=False))
+    print_out(json.dumps(value, ensure_ascii=True, allow_nan=False))
 
 
 class TextStream:
@@ -48,18 +75,21 @@ class TextStream:
         self._at_line_start = True
 
     def write(self, text: str) -> None:
-        """Show the next piece at once."""
+        """Show the next piece at once. Raises: StdoutError."""
         if text:
-            self._out.write(visible(text) if self._terminal else text)
-            self._out.flush()
+            self._put(visible(text) if self._terminal else text)
             self._at_line_start = text.endswith("\n")
 
     def end_line(self) -> None:
         """End the line that was begun, where something else follows it."""
         if self._ends_line and not self._at_line_start:
-            self._out.write("\n")
-            self._out.flush()
+            self._put("\n")
             self._at_line_start = True
+
+    def _put(self, text: str) -> None:
+        with on_stdout():
+            self._out.write(text)
+            self._out.flush()
 
 
 def _same_file(one: IO[str], other: IO[str]) -> bool:

@@ -21,7 +21,7 @@ from specmon.tui.commands.option_groups import (
 )
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
-from specmon.tui.commands.screen import look, open_monitor
+from specmon.tui.commands.screen import look, open_monitor, say_config_notes
 
 if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
@@ -52,6 +52,8 @@ def race(
         raise UsageError("There is no prompt to race on.", "Give it with -p, --prompt-file or on stdin.")
     screen = options.on_terminal() and not (output.plain or output.json)
     appearance = look(looks.theme, looks.ascii, looks.no_mouse) if screen else None
+    if appearance is None:
+        say_config_notes()
     prepare(configs)
     record, force, debug = output.record, output.force, bool(ctx.obj)
     if appearance is not None:

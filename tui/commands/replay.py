@@ -12,7 +12,7 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import options
-from specmon.tui.commands.output import TextStream, say, write_line
+from specmon.tui.commands.output import TextStream, print_out, say, write_line
 from specmon.tui.commands.recordings import find_recording, list_recordings, recover_all
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ def replay(
         raise UsageError(
             "--check, --dump, --follow and a pipe (-) take one recording, not several side by side."
         )
+    if not on_screen:
+        from specmon.tui.commands.screen import say_config_notes
+
+        say_config_notes()
     if check:
         check_recording(path, follow)
     elif dump:
@@ -115,7 +119,7 @@ def print_recording(path: Path, follow: bool, json: bool) -> None:
     warnings: list[str] = []
     for event in events_of(path, follow, warnings.append):
         report.feed(event)
-    figures = report.finish(str(path.absolute()))
+    figures = report.finish(None if str(path) == "-" else str(path.absolute()))
     for warning in warnings:
         say(warning)
     if figures is None:
@@ -127,7 +131,7 @@ def dump_recording(path: Path, follow: bool, *, times: bool) -> None:
     from specmon.core.session.dump import dump_lines
 
     for line in dump_lines(events_of(path, follow), times=times):
-        print(line)
+        print_out(line)
 
 
 def check_recording(path: Path, follow: bool) -> None:

@@ -20,7 +20,7 @@ from specmon.tui.commands.option_groups import (
 )
 from specmon.tui.commands.output import TextStream
 from specmon.tui.commands.prepare import prepare
-from specmon.tui.commands.screen import look, open_monitor
+from specmon.tui.commands.screen import look, open_monitor, say_config_notes
 
 if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
@@ -52,6 +52,8 @@ def run(
     request = sampling.request(text)
     cells = options.parse_size(size) if once else None
     appearance = look(looks.theme, looks.ascii, looks.no_mouse, cells) if screen or once else None
+    if appearance is None:
+        say_config_notes()
     prepare([config])
     record, force, debug = output.record, output.force, bool(ctx.obj)
     if appearance is not None:

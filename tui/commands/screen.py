@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from specmon.core import paths
 from specmon.core.errors import UsageError
-from specmon.tui.commands.config import Config, read_config
+from specmon.tui.commands.config import read_config
+from specmon.tui.commands.config_keys import check_keys, config_notes
 from specmon.tui.commands.options import in_browser
-from specmon.tui.commands.output import write_line
+from specmon.tui.commands.output import say, write_line
 from specmon.tui.commands.serve import NO_PASSWORD
 
 if TYPE_CHECKING:
@@ -75,36 +77,32 @@ def look(theme: str | None, ascii: bool, no_mouse: bool, once: tuple[int, int] |
         raise UsageError(
             f"The config {config.path} gives refresh_hz {hz}, but it takes 1 to {MAX_REFRESH_HZ}."
         )
-    unknown = _check_keys(config)
+    keys = check_keys(config)
+    if once is not None:
+        for text in keys.notes:  # a picture has no place for them
+            say(text)
     return Look(
         theme=chosen,
-        ascii=ascii,
+        ascii=ascii or not _can_draw_signs(sys.stderr if once is None else sys.stdout),
         mouse=not no_mouse,
         refresh_hz=hz,
-        keys=config.keys,
-        notes=(*replace(config, unknown=config.unknown + unknown).notes, *[NO_PASSWORD] * in_browser()),
+        keys=keys.usable,
+        notes=() if once is not None else (*keys.notes, *[NO_PASSWORD] * in_browser()),
         once=once,
     )
 
 
-def _check_keys(config: Config) -> tuple[str, ...]:
-    """Names under [keys] that no action has. Raises: UsageError where one key would do two things."""
-    if not config.keys:
-        return ()
-    from specmon.tui.screens.keys import remapped
-    from specmon.tui.screens.monitor import MonitorScreen
-    from specmon.tui.screens.race import RaceScreen
-    from specmon.tui.screens.race_replay import RaceReplayScreen
-    from specmon.tui.screens.replay import ReplayScreen
-    from specmon.tui.screens.stage import own_bindings
+def say_config_notes() -> None:
+    """Tell on stderr what is wrong with the config file, where there is no monitor that would show it."""
+    for text in config_notes():
+        say(text)
 
-    known = set()
-    for screen in (MonitorScreen, RaceScreen, ReplayScreen, RaceReplayScreen):
-        try:
-            known |= {binding.id for binding in remapped(own_bindings(screen), config.keys)}
-        except UsageError as error:
-            raise UsageError(f"{error.message}", f"It is given in {config.path}, [keys].") from error
-    return tuple(f"keys.{name}" for name in config.keys if name not in known)
+
+def _can_draw_signs(stream: TextIO) -> bool:
+    """Whether what is drawn on `stream` can be drawn with Unicode signs; a browser always gets UTF-8."""
+    from specmon.tui.widgets.glyphs import can_carry_signs
+
+    return in_browser() or can_carry_signs(stream.encoding)
 
 
 def open_monitor(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from string import punctuation
 
 from textual.binding import Binding, BindingsMap
+from textual.keys import Keys, _character_to_key
 
 from specmon.core.errors import UsageError
 from specmon.tui.screens.arrangement import PANELS
@@ -24,6 +26,16 @@ _NAMES = {
     "?": "question_mark",
     "/": "slash",
 }
+_MODIFIERS = ("ctrl+", "shift+", "alt+", "meta+", "super+", "hyper+")
+_KEY_NAMES = {each.value for each in Keys} | {_character_to_key(char) for char in punctuation}
+
+
+def is_key(name: str) -> bool:
+    """Whether a key is called so: a character, or a Textual name like f2, ctrl+s or full_stop."""
+    bare = name.lower() if len(name) > 1 else name
+    while bare.startswith(_MODIFIERS):
+        bare = bare.partition("+")[2]
+    return len(bare) == 1 or bare in _KEY_NAMES
 
 
 def key(

@@ -150,6 +150,15 @@ ASCII = Glyphs(
 )
 
 
+def can_carry_signs(encoding: str | None) -> bool:
+    """Whether text in this encoding can hold the Unicode signs; None, a stream that encodes nothing, can."""
+    try:
+        str(UNICODE).encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def glyphs(ascii: bool) -> Glyphs:
     """The set to draw with."""
     return ASCII if ascii else UNICODE
