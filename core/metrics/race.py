@@ -1,7 +1,8 @@
 """Lanes side by side: standings at equal lane clock, whether the outputs agree, and what that lets one say.
 
 A lane's clock is the sum of its own rounds. A ratio exists only between lanes whose tokens are all equal,
-under one recipe and on one prompt; until both lanes are finished it is provisional.
+under one recipe, on one prompt and from one history; until both lanes are finished it is provisional.
+The lane that others are compared with, the reference, is the first that does not end early.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from specmon.core.events import TurnEnd
 from specmon.core.metrics.acceptance import ratio
 from specmon.core.metrics.bandwidth import DeviceBandwidth, turn_bandwidths
 from specmon.core.metrics.ledger import Ledger
@@ -17,13 +19,13 @@ from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
 DRAIN_LIMIT = 0.02  # share of a lane's clock above which its turns are too short
 
-#: By lane: in what it differs from the first one besides the decoder ("prompt"), which forbids to compare them.
+#: By lane: in what it differs from the reference besides the decoder ("prompt"), which forbids to compare them.
 Unlike = Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One lane's output against the first lane's.
+    """One lane's output against the reference's.
 
     `equal`: True or False as far as both have got, None where they cannot be compared, as `output` then says.
     `first_difference` is a token's index from 0. `ratio` says how much faster the lane is, if one is due.
@@ -75,20 +77,32 @@ class Standing:
 class Race:
     """Rows in lane order; `ranking` holds their positions, most tokens at `horizon_ns` first.
 
+    `reference` is the position of the row that others are compared with, None where every lane failed.
     `horizon_ns` is the lane clock that every lane still in the race has reached. Wall time is prefill apart:
     wall = the lanes' rounds + switching.
     """
 
     standings: list[Standing]
     ranking: list[int]
+    reference: int | None
     horizon_ns: int
     wall_ns: int
     switching_ns: int
 
     @property
     def unlike(self) -> tuple[str, ...]:
-        """In what any lane differs from the first one besides the decoder; recordings may."""
+        """In what any lane differs from the reference besides the decoder; recordings may."""
         return all_unlike(row.unlike for row in self.standings)
+
+    @property
+    def compared(self) -> list[Standing]:
+        """The rows besides the reference's."""
+        return [row for place, row in enumerate(self.standings) if place != self.reference]
+
+    @property
+    def reference_letter(self) -> str:
+        """Which lane others are compared with; "A" where there is none."""
+        return "A" if self.reference is None else self.standings[self.reference].letter
 
 
 def all_unlike(differences: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
@@ -116,28 +130,53 @@ def standings(
     turns = race_turns(ledger, turn)
     prefills = {number: (t.prefill_ns or 0) if with_prefill else 0 for number, t in turns.items()}
     horizon_ns = min((t.decode_ns + prefills[n] for n, t in turns.items() if not _failed(t)), default=0)
-    reference = next(iter(turns.values()), None)
+    verdicts = race_verdicts(turns, unlike or {})
+    letters = {number: "ABCDEFGH"[i % 8] for i, number in enumerate(sorted(ledger.lanes))}
     rows = [
         _standing(
             ledger,
             number,
-            "ABCDEFGH"[i % 8],
+            letters[number],
             metrics,
-            reference or metrics,
+            verdicts[number],
             horizon_ns,
             prefills[number],
             (unlike or {}).get(number, ()),
         )
-        for i, (number, metrics) in enumerate(turns.items())
+        for number, metrics in turns.items()
     ]
+    reference = reference_lane({number: metrics.end for number, metrics in turns.items()})
     wall_ns = _wall_ns(list(turns.values()))
     return Race(
         standings=rows,
         ranking=sorted(range(len(rows)), key=lambda i: (rows[i].failed, -rows[i].tokens_at_horizon, i)),
+        reference=None if reference is None else list(turns).index(reference),
         horizon_ns=horizon_ns,
         wall_ns=wall_ns,
         switching_ns=wall_ns - sum(t.decode_ns for t in turns.values()),
     )
+
+
+def reference_lane(ends: Mapping[int, TurnEnd | None]) -> int | None:
+    """The lane that others are compared with, of those that have a turn with such an end.
+
+    It is the first that is whole or may become so, else the first that did not fail; None where every lane failed.
+    """
+    fit = [lane for lane, end in ends.items() if end is None or end.stop_reason != "error"]
+    whole = [lane for lane in fit if (end := ends[lane]) is None or end.stop_reason != "cancelled"]
+    return next(iter(whole or fit), None)
+
+
+def race_verdicts(turns: Mapping[int, TurnMetrics], unlike: Unlike) -> dict[int, Verdict]:
+    """Every lane's output against the reference's."""
+    reference = reference_lane({number: turn.end for number, turn in turns.items()})
+    if reference is None:
+        return dict.fromkeys(turns, _incomparable("DNF"))
+    apart = unlike.get(reference, ())
+    return {
+        number: compare_lanes(turns[reference], turn, unlike.get(number) or apart)
+        for number, turn in turns.items()
+    }
 
 
 def _standing(
@@ -145,7 +184,7 @@ def _standing(
     number: int,
     letter: str,
     turn: TurnMetrics,
-    reference: TurnMetrics,
+    verdict: Verdict,
     horizon_ns: int,
     prefill_ns: int,
     unlike: tuple[str, ...],
@@ -161,14 +200,14 @@ def _standing(
         clock_ns=prefill_ns + turn.decode_ns,
         n_tokens=turn.n_tokens,
         tokens_at_horizon=turn.tokens_at(horizon_ns - prefill_ns) if horizon_ns >= prefill_ns else 0,
-        finished=_finished(turn),
+        finished=is_whole(turn),
         failed=_failed(turn),
         verify_ms=ratio(parts.verify_ns, NS_PER_MS * turn.n_rounds),
         draft_ms=ratio(parts.draft_ns, NS_PER_MS * turn.n_rounds),
         other_ms=ratio(parts.accept_ns + parts.wait_ns + parts.other_ns, NS_PER_MS * turn.n_rounds),
         bandwidths=turn_bandwidths(turn, ledger.telemetry),
         drain_fraction=ratio(time.drain_ns, turn.decode_ns),
-        verdict=compare_lanes(reference, turn, unlike),
+        verdict=verdict,
         unlike=unlike,
     )
 
@@ -187,13 +226,13 @@ def decoder_label(turn: TurnMetrics) -> str:
 
 
 def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str, ...] = ()) -> Verdict:
-    """Compare a lane's output with the first lane's; `unlike` forbids it."""
+    """Compare a lane's output with the reference's; `unlike` forbids it."""
     if other is reference:
         return Verdict(equal=True, first_difference=None, ratio=1.0, provisional=False, output="reference")
     reason = f"different {unlike[0]}" if unlike else _not_comparable(reference, other)
     if reason is not None:
-        return Verdict(equal=None, first_difference=None, ratio=None, provisional=False, output=reason)
-    both_whole = _finished(reference) and _finished(other)
+        return _incomparable(reason)
+    both_whole = is_whole(reference) and is_whole(other)
     difference, n_common = first_difference(reference.tokens(), other.tokens(), both_whole)
     if difference is not None:
         output = f"differs at {difference}"
@@ -207,6 +246,10 @@ def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str,
     )
 
 
+def _incomparable(reason: str) -> Verdict:
+    return Verdict(equal=None, first_difference=None, ratio=None, provisional=False, output=reason)
+
+
 def _not_comparable(reference: TurnMetrics, other: TurnMetrics) -> str | None:
     if _failed(other) or _failed(reference):
         return "DNF" if _failed(other) else "the first lane failed"
@@ -216,6 +259,8 @@ def _not_comparable(reference: TurnMetrics, other: TurnMetrics) -> str | None:
         return "different recipe"
     if reference.turn.sampling.temperature > 0 or other.turn.sampling.temperature > 0:
         return "equality n/a"
+    if reference.turn.reused_tokens != other.turn.reused_tokens:
+        return "equality n/a: different history"
     if None in reference.tokens() or None in other.tokens():
         return "not checkable: redacted"
     return None
@@ -230,13 +275,13 @@ def first_difference(a: Sequence[int | None], b: Sequence[int | None], whole: bo
 
 
 def _speed_ratio(reference: TurnMetrics, other: TurnMetrics) -> float | None:
-    """ms/token of the first lane ÷ this lane's, in one division of integers."""
+    """ms/token of the reference ÷ this lane's, in one division of integers."""
     reference_tokens, other_tokens = reference.decoded_tokens, other.decoded_tokens
     return ratio(reference.decode_ns * other_tokens, other.decode_ns * reference_tokens)
 
 
-def _finished(turn: TurnMetrics) -> bool:
-    """Whether the output is whole; a cancelled one is not."""
+def is_whole(turn: TurnMetrics) -> bool:
+    """Whether the lane finished; a cancelled one did not."""
     return turn.end is not None and turn.end.stop_reason not in ("cancelled", "error")
 
 

@@ -24,7 +24,7 @@ from specmon.core.events import (
     TurnEnd,
     Vocabulary,
 )
-from specmon.core.metrics.race import Unlike
+from specmon.core.metrics.race import Unlike, reference_lane
 
 MAX_LANES = 4
 START_NS = 1_000_000_000  # from a pair's start to where its lanes begin to decode, at least
@@ -34,7 +34,7 @@ START_NS = 1_000_000_000  # from a pair's start to where its lanes begin to deco
 class SideBySide:
     """One stream of all lanes, in which turn n holds the n-th turn of every recording.
 
-    `unlike` says, for every turn, what forbids to compare a lane with the first; `turns` how many each recording
+    `unlike` says, for every turn, what forbids to compare a lane with the reference; `turns` how many each recording
     holds. For every lane, `sources` has its recording's place and `devices` what its devices are called there, by their
     name here.
     """
@@ -257,11 +257,12 @@ def _tokenizer(events: Sequence[Event]) -> str | None:
 
 
 def _unlike(pair: _Pair) -> Unlike:
-    """In what lanes differ from the first besides their decoders."""
+    """In what lanes differ from the reference besides their decoders."""
     facts = {number: _facts(run) for number, run in pair.items()}
-    first = next(iter(facts.values()))
+    reference = reference_lane({number: run.end for number, run in pair.items()})
+    base = next(iter(facts.values())) if reference is None else facts[reference]
     found = {
-        number: tuple(what for what in first if _differ(first[what], own[what]))
+        number: tuple(what for what in base if _differ(base[what], own[what]))
         for number, own in facts.items()
     }
     return {number: differences for number, differences in found.items() if differences}

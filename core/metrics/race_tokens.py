@@ -13,7 +13,7 @@ BEFORE, AFTER = 6, 6  # tokens shown on either side
 class TokenRow:
     """Token `index` (from 0) of every lane, as (id, text); None where a lane has no such token yet.
 
-    `differs`: for each lane whether its token is another than the first lane's.
+    `differs`: for each lane whether its token is another than the reference's.
     """
 
     index: int
@@ -22,7 +22,7 @@ class TokenRow:
 
 
 def difference_at(race: Race) -> int | None:
-    """The first token at which a lane that can be compared differs from the first one; None where none does."""
+    """The first token at which a lane that can be compared differs from the reference; None where none does."""
     places = (row.verdict.first_difference for row in race.standings)
     return min((place for place in places if place is not None), default=None)
 
@@ -32,14 +32,14 @@ def tokens_around(race: Race, index: int) -> list[TokenRow]:
     columns = [_tokens(row) for row in race.standings]
     longest = max(map(len, columns), default=0)
     return [
-        _row(at, [column[at] if at < len(column) else None for column in columns])
+        _row(at, [column[at] if at < len(column) else None for column in columns], race.reference)
         for at in range(max(index - BEFORE, 0), min(index + AFTER + 1, longest))
     ]
 
 
-def _row(index: int, tokens: list[tuple[int | None, str] | None]) -> TokenRow:
-    first = tokens[0]
-    differs = tuple(token is not None and first is not None and token[0] != first[0] for token in tokens)
+def _row(index: int, tokens: list[tuple[int | None, str] | None], reference: int | None) -> TokenRow:
+    right = None if reference is None else tokens[reference]
+    differs = tuple(token is not None and right is not None and token[0] != right[0] for token in tokens)
     return TokenRow(index=index, tokens=tuple(tokens), differs=differs)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from specmon.core.events import Decoder, StopReason
 from specmon.core.metrics.bandwidth import sol_fraction
 from specmon.core.metrics.ledger import Ledger
-from specmon.core.metrics.race import Unlike, compare_lanes, race_turns
+from specmon.core.metrics.race import Unlike, is_whole, race_turns, race_verdicts, reference_lane
 from specmon.core.metrics.spans import overlap
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
@@ -40,10 +40,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """All lanes of a race.
 
-    `equal`: whether all lanes of the first lane's target and recipe gave its tokens, None where nothing
+    The reference is the first lane that finished. `equal`: whether all lanes of its target, recipe and history that
+    did not fail gave its tokens, None where nothing
     can be compared (sampled, redacted, one lane, or equal as far as an output goes that is not whole).
-    `first_difference` is a token's index from 0. `ratios` are to the first lane, one a lane, None where none is
-    due.
+    `first_difference` is a token's index from 0. `ratios` are to the reference, one a lane, 1.0 for
+    itself, None where none is due.
     """
 
     lanes: tuple[Summary, ...]
@@ -91,20 +92,27 @@ def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
 def race_summary(
     ledger: Ledger, turn: int = -1, session: str | None = None, *, unlike: Unlike | None = None
 ) -> RaceSummary:
-    """Sum up a race: each lane's turn, whether they agree, and how much faster each was than the first.
+    """Sum up a race: each lane's turn, whether they agree, and how much faster each was than the reference.
 
     `unlike`: what forbids to compare lanes. Raises: IndexError if no lane has such a turn.
     """
     raced = race_turns(ledger, turn)
     if not raced:
         raise IndexError("no lane has such a turn")
-    first, *others = raced
-    verdicts = [compare_lanes(raced[first], raced[n], (unlike or {}).get(n, ())) for n in others]
-    settled = [verdict for verdict in verdicts if verdict.equal is not None and not verdict.provisional]
+    verdicts = race_verdicts(raced, unlike or {})
+    reference = reference_lane({number: t.end for number, t in raced.items()})
+    settled = [
+        verdict
+        for number, verdict in verdicts.items()
+        if number != reference and verdict.equal is not None and not verdict.provisional
+    ]
     differences = [v.first_difference for v in settled if v.first_difference is not None]
     return RaceSummary(
         lanes=tuple(_summary(ledger, t, session) for t in raced.values()),
         equal=all(verdict.equal for verdict in settled) if settled else None,
         first_difference=min(differences, default=None),
-        ratios=(1.0, *(None if verdict.provisional else verdict.ratio for verdict in verdicts)),
+        ratios=tuple(
+            verdicts[number].ratio if is_whole(t) and not verdicts[number].provisional else None
+            for number, t in raced.items()
+        ),
     )

@@ -1,9 +1,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from specmon.core.events import Round, TurnEnd
+from specmon.core.events import Round, Turn, TurnEnd
 from specmon.core.metrics.race import compare_lanes, decoder_label, standings
+from specmon.core.metrics.race_tokens import tokens_around
+from specmon.core.metrics.summary import race_summary
 
 AR = {"decoder": "ar", "devices": ("cuda:0",)}
 SD = {"decoder": "sd"}
@@ -42,15 +45,19 @@ def test_ratio_is_provisional_until_both_finish(pair, ledger_of):
     assert verdict.ratio is not None
 
 
-def test_different_tokens_give_their_place_and_no_ratio(race_stream, plan, ledger_of):
-    events = race_stream([([plan(0)] * 8, AR), ([plan(0)] * 8, AR)])
-    changed = [
-        Round(**{f: getattr(e, f) for f in Round.__struct_fields__} | {"emitted": (7,), "bonus": 7})
-        if isinstance(e, Round) and e.lane == 1 and e.index == 4
+def _other_token(events, *, lane, index):
+    """The events with another token in one round of a lane."""
+    return [
+        replace(e, emitted=(7,), bonus=7)
+        if isinstance(e, Round) and (e.lane, e.index) == (lane, index)
         else e
         for e in events
     ]
-    verdict = standings(ledger_of(changed)).standings[1].verdict
+
+
+def test_different_tokens_give_their_place_and_no_ratio(race_stream, plan, ledger_of):
+    events = race_stream([([plan(0)] * 8, AR), ([plan(0)] * 8, AR)])
+    verdict = standings(ledger_of(_other_token(events, lane=1, index=4))).standings[1].verdict
     assert (verdict.equal, verdict.first_difference, verdict.ratio) == (False, 5, None)
     assert verdict.output == "differs at 5"
 
@@ -66,6 +73,7 @@ def test_whole_outputs_of_other_length_differ(race_stream, plan, ledger_of):
         ({"recipe": "fp32"}, "different recipe"),
         ({"temperature": 0.7}, "equality n/a"),
         ({"stop_reason": "error"}, "DNF"),
+        ({"reused_tokens": 4}, "equality n/a: different history"),
     ],
 )
 def test_lanes_that_cannot_be_compared_get_no_ratio(race_stream, plan, ledger_of, config, output):
@@ -81,6 +89,44 @@ def test_failed_lane_ranks_last_and_does_not_hold_the_horizon(race_stream, plan,
     assert race.horizon_ns == 8 * 4_100_000
     assert race.standings[0].failed
     assert not race.standings[0].finished
+
+
+@pytest.mark.parametrize("early", ["error", "cancelled"])
+def test_first_lane_that_finishes_is_the_reference(race_stream, plan, ledger_of, early):
+    stopped = SD | {"stop_reason": early}
+    ledger = ledger_of(race_stream([([plan(2)] * 2, stopped), ([plan(0)] * 24, AR), ([plan(2)] * 8, SD)]))
+    race = standings(ledger)
+    assert (race.reference, race.reference_letter) == (1, "B")
+    assert [row.letter for row in race.compared] == ["A", "C"]
+    assert [row.verdict.output for row in race.standings[1:]] == ["reference", "equal"]
+    assert race.standings[0].verdict.output == {"error": "DNF", "cancelled": "equal to 7"}[early]
+    figures = race_summary(ledger)
+    assert figures.ratios == (None, 1.0, (24 * 4_100_000) / (8 * 6_100_000))
+    assert (figures.equal, figures.first_difference) == (True, None)
+
+
+def test_lanes_that_all_fail_have_no_reference(race_stream, plan, ledger_of):
+    failing = AR | {"stop_reason": "error"}
+    ledger = ledger_of(race_stream([([plan(0)] * 2, failing), ([plan(0)] * 3, failing)]))
+    race = standings(ledger)
+    assert race.reference is None
+    assert [row.verdict.output for row in race.standings] == ["DNF", "DNF"]
+    assert race_summary(ledger).ratios == (None, None)
+    assert race_summary(ledger).equal is None
+
+
+def test_difference_is_told_from_the_reference(race_stream, plan, ledger_of):
+    failing = AR | {"stop_reason": "error"}
+    events = race_stream([([plan(0)] * 2, failing), ([plan(0)] * 8, AR), ([plan(0)] * 8, AR)])
+    race = standings(ledger_of(_other_token(events, lane=0, index=1)))
+    assert next(row.differs for row in tokens_around(race, 2) if row.index == 2) == (True, False, False)
+
+
+def test_letters_follow_the_lanes_where_a_race_began_with_another(pair, ledger_of):
+    """Of a second race only lane 1 has begun."""
+    again = [e for e in pair if isinstance(e, Turn) and e.lane == 1]
+    race = standings(ledger_of([*pair, *(replace(e, turn=1, t=pair[-1].t) for e in again)]))
+    assert [(row.lane, row.letter) for row in race.standings] == [(1, "B")]
 
 
 def test_cancelled_lane_is_not_accused_of_another_length(race_stream, plan, ledger_of):

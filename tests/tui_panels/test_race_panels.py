@@ -61,19 +61,32 @@ def test_standings_of_different_recipes_give_no_ratio() -> None:
     assert "×" not in row
 
 
-def test_standings_show_a_failed_lane_as_dnf() -> None:
+def failing(lane: int) -> list[AnyEvent]:
+    """A race whose lane `lane` ends with an error."""
     events: list[AnyEvent] = []
     for event in race_stream(40):
-        if isinstance(event, TurnEnd) and event.lane == 1:
+        if isinstance(event, TurnEnd) and event.lane == lane:
             event = TurnEnd(
                 t=event.t,
-                lane=1,
+                lane=lane,
                 stop_reason="error",
                 n_tokens=event.n_tokens,
                 rounds=event.rounds,
                 error="out of memory",
             )
         events.append(event)
+    return events
+
+
+def test_panels_name_the_reference_where_the_first_lane_failed() -> None:
+    events = failing(0)
+    assert "vs B" in shown(events)[1]
+    view = View(ledger=fed(events), turn=-1)
+    assert "vs B" in texts(render_race_lane(view, 2, 80, 4, TextState()))[2]
+
+
+def test_standings_show_a_failed_lane_as_dnf() -> None:
+    events = failing(1)
     assert "DNF" in next(row for row in shown(events) if "SD K4" in row and "SSD" not in row)
     view = View(ledger=fed(events), turn=-1)
     assert "DNF" in texts(render_race_lane(view, 1, 80, 4, TextState()))[0]

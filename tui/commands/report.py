@@ -116,7 +116,9 @@ def race_lines(figures: RaceSummary) -> list[str]:
         False: f"Outputs differ from token {figures.first_difference} on.",
         None: "Outputs are not compared.",
     }
-    return [*rows, outputs[figures.equal]]
+    reference = figures.ratios.index(1.0) if 1.0 in figures.ratios else 0  # those before it have no ratio
+    basis = f" Lane {'ABCD'[reference]} is the reference." if reference else ""
+    return [*rows, outputs[figures.equal] + basis]
 
 
 def _figure(form: str, value: object) -> str:

@@ -186,11 +186,13 @@ class RaceBoard(Stage):
     # --- looking closer -------------------------------------------------------------------------------------
 
     def action_lane(self, place: int) -> None:
-        rows = self.standings.standings
-        if place >= len(rows):
-            self.say("there is no such lane yet")
+        letter = "ABCD"[place]
+        row = next((row for row in self.standings.standings if row.letter == letter), None)
+        if row is None:
+            known = place < self.n_lanes
+            self.say(f"lane {letter} has not started" if known else "there is no such lane")
             return
-        self.open_lane(rows[place].lane)
+        self.open_lane(row.lane)
 
     def open_lane(self, lane: int) -> None:
         """Show one lane as a full monitor."""
@@ -198,7 +200,7 @@ class RaceBoard(Stage):
 
     def action_difference(self) -> None:
         if difference_at(self.standings) is None:
-            said = [f"{row.letter} {row.verdict.output}" for row in self.standings.standings[1:]]
+            said = [f"{row.letter} {row.verdict.output}" for row in self.standings.compared]
             self.say(" · ".join(said) or "no two lanes to compare yet")
             return
         self.app.push_screen(DifferenceSheet(self.setup, self.standings))

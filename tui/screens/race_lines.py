@@ -143,21 +143,23 @@ def output_line(board: RaceBoard) -> Line:
     line: Line = [(" OUTPUT ", "title")]
     no_banner = "fair" not in board.deck.places
     left_out: Line = [(f"  {board.unpaired}", "warning")] if board.unpaired and no_banner else []
-    if all(row.unlike for row in rows[1:]) and race.unlike:
+    if all(row.unlike for row in race.compared) and race.unlike:
         return [*line, (_no_ratio(race), "warning"), *left_out]
     short = [row.letter for row in rows if row.turns_too_short]
     if short and no_banner:
         line.append((f"turns too short: {', '.join(short)}  ", "warning"))
-    for row in rows[1:]:
+    for row in race.compared:
         wrong = row.verdict.equal is False or row.failed
         line.append((f"{row.letter} {row.verdict.output}  ", "error" if wrong else "text"))
+    if race.reference:
+        line.append((f"{race.reference_letter} is the reference  ", "muted"))
     line += left_out
     provisional = any(row.verdict.provisional for row in rows)
     return [*line, (" ~ until all finish", "muted")] if provisional else line
 
 
 def _no_ratio(race: Race) -> str:
-    """Why lanes cannot be compared with the first; which, where others can."""
+    """Why lanes cannot be compared with the reference; which, where others can."""
     unlike = [row.letter for row in race.standings if row.unlike]
-    which = "" if len(unlike) == len(race.standings) - 1 else f" for {' and '.join(unlike)}"
+    which = "" if len(unlike) == len(race.compared) else f" for {' and '.join(unlike)}"
     return f"no ratio{which}: different {', '.join(race.unlike)}"

@@ -29,7 +29,8 @@ def render_race_lane(
     `planned` names a lane that has not started.
     """
     signs = glyphs(view.ascii)
-    standing = next((s for s in race_of(view).standings if s.lane == lane), None)
+    race = race_of(view)
+    standing = next((s for s in race.standings if s.lane == lane), None)
     if standing is None:
         name = f"{LETTERS[lane]} {signs.series[lane]} {planned}" if planned else f"lane {lane + 1}"
         title = Title(number=None, name=name, note=[], keep_case=True)
@@ -47,7 +48,11 @@ def render_race_lane(
         body = text_body(moment, cells, lines, state)
     else:
         text = text_body(replace(moment, fates=False), cells, 1, state)
-        body = [*(text or [[]]), _progress(standing, cells, signs), _round(standing, cells)]
+        body = [
+            *(text or [[]]),
+            _progress(standing, race.reference_letter, cells, signs),
+            _round(standing, cells),
+        ]
     return in_panel(Title(number=None, name=name, note=note, keep_case=True), body, width, height, signs)
 
 
@@ -71,18 +76,18 @@ def lane_sign(standing: Standing, signs: Glyphs) -> str:
 
 
 def ratio_text(standing: Standing, signs: Glyphs) -> str:
-    """How much faster than the first lane: "2.33× ~" until both are finished, a dash where none is due."""
+    """How much faster than the reference: "2.33× ~" until both are finished, a dash where none is due."""
     ratio = standing.verdict.ratio
     if ratio is None:
         return signs.unreached
     return f"{ratio:.2f}{signs.times}{' ~' if standing.verdict.provisional else ''}"
 
 
-def _progress(standing: Standing, cells: int, signs: Glyphs) -> Line:
+def _progress(standing: Standing, reference: str, cells: int, signs: Glyphs) -> Line:
     limit = standing.turn.turn.max_new_tokens
     right: Line = [
         (f"  {standing.n_tokens:>4}/{limit}  ", "text"),
-        ("vs A", "muted"),
+        (f"vs {reference}", "muted"),
         (f" {ratio_text(standing, signs):<8}", "title"),
     ]
     room = max(cells - sum(cells_of(text) for text, _ in right), 0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from specmon.core.metrics.race import Race, Standing
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import pad, safe_text
+from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
 from specmon.tui.widgets.lines import Line, Title, body_width, in_panel
 from specmon.tui.widgets.moment import race_of
@@ -56,7 +57,7 @@ def _role(standing: Standing, column: _Column) -> str:
         return {True: "accepted", False: "error", None: "warning"}[standing.verdict.equal]
     if column.head == "drain" and standing.turns_too_short:
         return "warning"
-    return "title" if column.head in ("ms/token", "vs A") else "text"
+    return "title" if column.head == "ms/token" or column.figure is ratio_text else "text"
 
 
 def _aligned(text: str, column: _Column) -> str:
@@ -64,7 +65,7 @@ def _aligned(text: str, column: _Column) -> str:
 
 
 def _columns_for(race: Race, cells: int) -> list[_Column]:
-    columns = list(COLUMNS)
+    columns = [*COLUMNS, *_verdict_columns(race)]
     n_devices = max((len(s.bandwidths) for s in race.standings), default=1)
     columns[-4:-4] = [_device_column(race, index) for index in range(n_devices)]
     while sum(column.cells + 1 for column in columns) > cells and len(columns) > 3:
@@ -106,16 +107,24 @@ COLUMNS = (
     _Column("ms/token", 8, 1, lambda s, _: _two_digits(s.turn.ms_per_token)),
     _Column("hit", 5, 5, lambda s, _: short(s.turn.branch_hit_rate)),
     _Column("drain", 6, 11, _drain),
-    _Column("vs A", 9, 1, ratio_text),
-    _Column("output", 16, 2, lambda s, _: s.verdict.output, left=True),
 )
+
+
+def _verdict_columns(race: Race) -> list[_Column]:
+    """The ratio to the reference and what is said of the output, as wide as that needs."""
+    longest = max((cells_of(s.verdict.output) for s in race.standings), default=0)
+    return [
+        _Column(f"vs {race.reference_letter}", 9, 1, ratio_text),
+        _Column("output", max(longest, 16), 2, lambda s, _: s.verdict.output, left=True),
+    ]
 
 
 def _remarks(race: Race) -> list[Line]:
     remarks: list[Line] = []
     if any(s.verdict.provisional for s in race.standings):
         said = (
-            "~ provisional until both lanes finish; only lanes whose tokens are all equal to A's get a ratio"
+            "~ provisional until both lanes finish; "
+            f"only lanes whose tokens are all equal to {race.reference_letter}'s get a ratio"
         )
         remarks.append([(said, "muted")])
     if short_turns := [s.letter for s in race.standings if s.turns_too_short]:
