@@ -171,6 +171,20 @@ async def test_first_hint_shows_once_and_goes_away_with_any_key(
             assert engine.commands  # loading goes on below it
 
 
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_first_hint_leaves_loading_in_sight(
+    live_app: LiveApp, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with live_app(state=tmp_path / "state").run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.pause(0.1)
+        assert isinstance(pilot.app.screen, FirstHint)
+        shown = pilot.app.export_screenshot().replace("&#160;", " ")
+        assert "LIVE" in shown
+        assert "starting the engine" in shown
+        assert "help" in shown
+
+
 async def test_first_hint_stays_away_from_recordings(
     replay_app: Callable[..., SpecmonApp], tmp_path: Path
 ) -> None:

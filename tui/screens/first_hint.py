@@ -25,7 +25,7 @@ STEPS = (
 
 
 class FirstHint(Sheet):
-    """The first steps; `seen` is the file that says they were shown."""
+    """The first steps, over the middle rows alone; `seen` is the file that says they were shown."""
 
     def __init__(self, setup: Setup, seen: Path) -> None:
         super().__init__(setup, "WELCOME TO SPECMON")
@@ -38,6 +38,7 @@ class FirstHint(Sheet):
 
     def on_mount(self) -> None:
         super().on_mount()
+        self.styles.background = "transparent"  # the screen behind goes on telling how far loading is
         self.call_after_refresh(self._remember)
 
     def _remember(self) -> None:
