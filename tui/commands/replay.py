@@ -91,7 +91,7 @@ def replay(
 def events_of(path: Path, follow: bool, warn: Callable[[str], object] = say) -> Iterator[Event]:
     """All events of a recording; its warnings go to `warn` when it has been read."""
     if follow or str(path) == "-":
-        yield from _followed(path)
+        yield from _followed(path, warn)
         return
     from specmon.core.session.reader import SessionReader
 
@@ -101,10 +101,10 @@ def events_of(path: Path, follow: bool, warn: Callable[[str], object] = say) -> 
             warn(warning)
 
 
-def _followed(path: Path) -> Iterator[Event]:
+def _followed(path: Path, warn: Callable[[str], object]) -> Iterator[Event]:
     from specmon.core.session.follow import follow
 
-    for event in follow(path):
+    for event in follow(path, warn=warn):
         if event is None:
             time.sleep(FOLLOW_POLL_S)
         else:
