@@ -30,6 +30,33 @@ def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl
     tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
 
 
+@triton.jit
+def _merged(first, n_chunks, part_ptr, peak_ptr, mass_ptr, D: tl.constexpr, QT: tl.constexpr):
+    """mixed [D, QT] and mass [QT] of all chunks, whose partial results start at `first`, merged in their order."""
+    column, rd = tl.arange(0, QT), tl.arange(0, D)
+    peak = tl.full((QT,), float("-inf"), tl.float32)
+    mass = tl.zeros((QT,), tl.float32)
+    mixed = tl.zeros((D, QT), tl.float32)
+    for four in tl.range(0, n_chunks, 4, num_stages=1):
+        # The loads of four chunks travel together; what lies past the last adds exactly zero.
+        for one in tl.static_range(4):
+            there = column * 0 + four + one < n_chunks
+            where = first + four + one
+            new = tl.load(
+                peak_ptr + where * QT + column, mask=there, other=float("-inf"), cache_modifier=".cg"
+            )
+            new_mass = tl.load(mass_ptr + where * QT + column, mask=there, other=0.0, cache_modifier=".cg")
+            part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
+            new_mixed = tl.load(part, mask=there[None, :], other=0.0, cache_modifier=".cg")
+            top = tl.maximum(peak, new)
+            safe = tl.where(top == float("-inf"), 0.0, top)
+            old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
+            mass = mass * old_share + new_mass * new_share
+            mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
+            peak = top
+    return mixed, mass
+
+
 @triton.jit(do_not_specialize=["n_rows"])
 def attend_kernel(
     q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
@@ -96,27 +123,5 @@ def attend_kernel(
         arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")
         if arrived == tl.minimum(n_chunks, PROGRAMS) - 1:
             tl.store(counter_ptr + group, 0)
-            peak = tl.full((QT,), float("-inf"), tl.float32)
-            mass = tl.zeros((QT,), tl.float32)
-            mixed = tl.zeros((D, QT), tl.float32)
-            for four in tl.range(0, n_chunks, 4, num_stages=1):
-                for one in tl.static_range(
-                    4
-                ):  # their loads travel together; what lies past the last adds exactly zero
-                    there = column * 0 + four + one < n_chunks
-                    where = group * MAX_CHUNKS + four + one
-                    new = tl.load(
-                        peak_ptr + where * QT + column, mask=there, other=float("-inf"), cache_modifier=".cg"
-                    )
-                    new_mass = tl.load(
-                        mass_ptr + where * QT + column, mask=there, other=0.0, cache_modifier=".cg"
-                    )
-                    part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
-                    new_mixed = tl.load(part, mask=there[None, :], other=0.0, cache_modifier=".cg")
-                    top = tl.maximum(peak, new)
-                    safe = tl.where(top == float("-inf"), 0.0, top)
-                    old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
-                    mass = mass * old_share + new_mass * new_share
-                    mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
-                    peak = top
+            mixed, mass = _merged(group * MAX_CHUNKS, n_chunks, part_ptr, peak_ptr, mass_ptr, D, QT)
             _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
