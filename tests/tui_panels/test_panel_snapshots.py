@@ -1,4 +1,4 @@
-"""Each panel of the monitor as it looks in the smallest cockpit and in the full one."""
+"""Each panel of the monitor as it looks on every size of screen that the monitor is made for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specmon.tui.widgets.panel import Panel
 from .conftest import fed
 from .streams import ssd_stream
 
-COMPACT, FULL = (80, 24), (160, 48)
+SCREENS = [(80, 24), (100, 30), (160, 48), (240, 60)]
 
 
 def panel_size(name: str, screen: tuple[int, int]) -> tuple[int, int]:
@@ -39,7 +39,7 @@ class OnePanel(App[None]):
         self.call_after_refresh(self.panel.show, self.moment)
 
 
-@pytest.mark.parametrize("screen", [COMPACT, FULL], ids=["80x24", "160x48"])
+@pytest.mark.parametrize("screen", SCREENS, ids=lambda size: "{}x{}".format(*size))
 @pytest.mark.parametrize("name", sorted(PANEL_CLASSES))
 def test_panel_looks(snap_compare: Callable[..., bool], name: str, screen: tuple[int, int]) -> None:
     view = View(ledger=fed(ssd_stream(120)), selected=110 if name != "timeline" else None)
