@@ -56,13 +56,15 @@ def redact(
 
     Prompt, text, token ids, log lines, paths, host, user, serials and URLs go.
 
-    Raises: UsageError, SpecmonError as reading and writing do; then no part of a copy stays.
+    Raises: UsageError, SpecmonError as reading and writing do; then no part of a copy stays, and what `force` would have
+    replaced is as it was.
     """
     if Path(out_path).exists() and Path(in_path).exists() and Path(out_path).samefile(in_path):
         raise UsageError("A recording cannot be redacted onto itself.", "Name another file.")
     written = dropped = 0
+    replaced = Path(out_path) if force and Path(out_path).is_file() else None
     with SessionReader.open(in_path) as reader:
-        writer = SessionWriter(out_path, force=force)
+        writer = SessionWriter(f"{out_path}.part" if replaced else out_path, force=force)
         try:
             with writer:
                 for event in reader.events():
@@ -77,7 +79,8 @@ def redact(
                 writer.path.unlink()
             raise
         warnings = reader.warnings
-    return Redaction(path=writer.path, events=written, dropped=dropped, warnings=warnings)
+    path = writer.path.replace(replaced) if replaced else writer.path
+    return Redaction(path=path, events=written, dropped=dropped, warnings=warnings)
 
 
 def redact_event(event: Event) -> Event | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from specmon.core.errors import UsageError
+import specmon.core.session.writer as writer_module
+from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import (
     AnyEvent,
     Branch,
@@ -175,6 +177,25 @@ def test_redact_refuses_an_existing_target(write: Callable[..., Path], events: l
     path, other = write(events), write(events, "b.session")
     with pytest.raises(UsageError, match="exists"):
         redact(path, other)
+
+
+def test_failed_redaction_keeps_what_force_would_replace(
+    write: Callable[..., Path], events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = write(events), write(events, "b.session")
+    before = other.read_bytes()
+
+    def full(fd: int, chunk: bytes, offset: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "write_all", full)
+        with pytest.raises(SpecmonError):
+            redact(path, other, force=True)
+    assert other.read_bytes() == before
+    assert redact(path, other, force=True).path == other
+    assert other.read_bytes() != before
+    assert [p.name for p in other.parent.glob("*.part")] == []
 
 
 def test_redacting_twice_changes_nothing(stream: Callable[..., Any], events: list[Event]) -> None:
