@@ -98,6 +98,8 @@ def attend_kernel(
     v_ptr += rd[None, :]
     await_previous(PDL)
     q = tl.load(q_ptr + query_at[:, None] + rd[None, :], mask=used[:, None], other=0.0)
+    mass = tl.zeros((QT,), tl.float32)
+    mixed = tl.zeros((D, QT), tl.float32)
     for chunk in tl.range(first, n_chunks, PROGRAMS, num_stages=1):
         slot = chunk * CHUNK + tl.arange(0, CHUNK)
         at = slot[:, None].to(tl.int64)
@@ -110,18 +112,19 @@ def attend_kernel(
         weight = tl.exp(score - tl.where(peak == float("-inf"), 0.0, peak)[None, :])
         mass = tl.sum(weight, axis=0)
         mixed = tl.dot(v.T, weight.to(v.dtype), input_precision="ieee")
-        if n_chunks == 1:
-            _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
-        else:
+        if n_chunks > 1:
             where = group * MAX_CHUNKS + chunk
             tl.store(part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :], mixed)
             tl.store(peak_ptr + where * QT + column, peak)
             tl.store(mass_ptr + where * QT + column, mass)
     let_next_start(PDL)
+    done = n_chunks == 1  # one chunk: there is nothing to merge
     if n_chunks > 1:
         tl.debug_barrier()
         arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")
-        if arrived == tl.minimum(n_chunks, PROGRAMS) - 1:
+        done = arrived == tl.minimum(n_chunks, PROGRAMS) - 1
+        if done:
             tl.store(counter_ptr + group, 0)
             mixed, mass = _merged(group * MAX_CHUNKS, n_chunks, part_ptr, peak_ptr, mass_ptr, D, QT)
-            _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
+    if done:
+        _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
