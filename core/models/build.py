@@ -142,10 +142,9 @@ class Builder:
         if self._keeps_quantised and kinds == {"int8"}:
             scales = [s.scale for s in stored if s.scale is not None]
             return Int8Linear(torch.cat([s.data for s in stored]), torch.cat(scales).flatten(), bias)
-        floats = [self._float(s).to(self.device) for s in stored]
-        if fp8:
-            return Fp8Linear(*quantise_channels(torch.cat(floats)), bias)
-        return DenseLinear(torch.cat([f.to(self.recipe.activation) for f in floats]), bias)
+        dtype = torch.float32 if fp8 else self.recipe.activation
+        weight = torch.cat([self._float(s).to(self.device, dtype) for s in stored])
+        return Fp8Linear(*quantise_channels(weight), bias) if fp8 else DenseLinear(weight, bias)
 
     def dense(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """A tensor as floats in the recipe's activation format on the device."""

@@ -20,7 +20,7 @@ from specmon.core.models.tensors import Stored
 from specmon.kernels.offline.launches import Launch, record_launches
 from specmon.kernels.registry import TRITON
 
-ROW_COUNTS = (1, 5, 16)  # Triton specialises an integer that is 1, and one that 16 divides
+ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless told not to
 _LAYERS = 2  # the first, and one that looks like all others
 
 

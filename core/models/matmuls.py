@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specmon.core.models.config import ModelConfig
-from specmon.kernels.stream.launch import HeadShape
-from specmon.kernels.tune.space import Matmul
+from specmon.kernels.stream.shapes import HeadShape, Matmul
 
 
 def matmuls_of(config: ModelConfig, weights: str = "bf16") -> list[Matmul]:

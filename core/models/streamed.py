@@ -23,7 +23,6 @@ from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import (
     HeadMatmul,
-    HeadShape,
     QkvMatmul,
     ResidualMatmul,
     Stream,
@@ -32,6 +31,7 @@ from specmon.kernels.stream.launch import (
 )
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
+from specmon.kernels.stream.shapes import HeadShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,10 @@ class StreamedModel:
         self.cos = reference.rope.cos[:, 0, :half].contiguous()
         self.sin = reference.rope.sin[:, 0, half:].contiguous()
         norms = [layer.input_norm for layer in reference.layers[1:]] + [reference.norm]
-        self.layers = [self._layer(layer, norm) for layer, norm in zip(reference.layers, norms, strict=True)]
+        schedules = self._schedules(_parts(reference.layers[0].attention.qkv)[0])
+        self.layers = [
+            self._layer(layer, norm, schedules) for layer, norm in zip(reference.layers, norms, strict=True)
+        ]
         head, _ = _parts(reference.head)
         self.head = HeadMatmul(head, self._schedules(head)["head"], config.norm_eps)
         dtype, heads, one = reference.embedding_VD.dtype, (config.n_heads, config.head_dim), self.layers[0]
@@ -91,7 +94,7 @@ class StreamedModel:
         self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.bn, rows, device)
         self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
 
-    def _layer(self, layer: Layer, next_norm: Tensor) -> _StreamedLayer:
+    def _layer(self, layer: Layer, next_norm: Tensor, schedules: dict[str, Schedule]) -> _StreamedLayer:
         eps = self.reference.config.norm_eps
         qkv, qkv_bias = _parts(layer.attention.qkv)
         o, o_bias = _parts(layer.attention.o)
@@ -101,7 +104,6 @@ class StreamedModel:
             raise ValueError("the streaming kernels take no bias on gate and up")
         q_norm, k_norm = layer.attention.q_norm, layer.attention.k_norm
         norms = (q_norm, k_norm) if q_norm is not None and k_norm is not None else None
-        schedules = self._schedules(qkv)
         return _StreamedLayer(
             qkv=QkvMatmul(qkv, qkv_bias, norms, self.shape, schedules["qkv"], eps),
             o=ResidualMatmul(o, o_bias, schedules["o"]),

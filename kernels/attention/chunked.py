@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specmon.kernels.stream.matmul import E4M3_MAX
+from specmon.kernels.stream.matmul import scaled_to_e4m3
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_lines
 
 
@@ -23,9 +23,8 @@ def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl
     """out = mixed [D, QT] / mass [QT], in fp8 with a scale a column."""
     out = tl.where(used[None, :], mixed / mass[None, :], 0.0)
     if out_ptr.dtype.element_ty.is_fp8():
-        scale = tl.maximum(tl.max(tl.abs(out), axis=0), 1e-12) / E4M3_MAX
+        out, scale = scaled_to_e4m3(out)
         tl.store(out_scale_ptr + head * 16 + row, scale, mask=used)
-        out = out / scale[None, :]
     at = query_at[None, :] + tl.arange(0, D)[:, None]
     tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
 

@@ -17,6 +17,7 @@ from specmon.kernels.stream.qkv import qkv_kernel
 from specmon.kernels.stream.residual import residual_kernel
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule, cdiv
+from specmon.kernels.stream.shapes import HeadShape
 from specmon.kernels.stream.swiglu import swiglu_kernel
 
 _AHEAD = 4 << 20  # bytes
@@ -124,15 +125,6 @@ class SwigluMatmul:
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split,
             STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadShape:
-    """Query heads, KV heads and head size of an attention layer."""
-
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
 
 
 class QkvMatmul:

@@ -111,13 +111,19 @@ def channel_scale(w_ptr, w_scale_ptr, rn, N: tl.constexpr):
 
 
 @triton.jit
+def scaled_to_e4m3(y):
+    """y [N, C] divided by a scale for each column, which takes its largest value to e4m3's largest, and the scales [C]."""
+    scale = tl.maximum(tl.max(tl.abs(y), axis=0), 1e-12) / E4M3_MAX
+    return y / scale[None, :], scale
+
+
+@triton.jit
 def store_rows(y, out_ptr, scale_ptr, at, inside, group):
     """Store y [BN, 16] in out's format at `at`; in fp8 all BN values of a row share the scale kept at [group, 16].
 
     y is zero outside `inside`.
     """
     if out_ptr.dtype.element_ty.is_fp8():
-        scale = tl.maximum(tl.max(tl.abs(y), axis=0), 1e-12) / E4M3_MAX
+        y, scale = scaled_to_e4m3(y)
         tl.store(scale_ptr + group * 16 + tl.arange(0, 16), scale)
-        y = y / scale[None, :]
     tl.store(out_ptr + at, y.to(out_ptr.dtype.element_ty), mask=inside)

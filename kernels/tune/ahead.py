@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 from specmon.kernels.stream.schedule import Schedule
-from specmon.kernels.tune.space import Matmul
+from specmon.kernels.stream.shapes import Matmul
 
 
 def compile_ahead(

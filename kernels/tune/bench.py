@@ -16,7 +16,7 @@ from specmon.kernels.quantise.reference import FP8, quantise_channels, quantise_
 from specmon.kernels.stream.launch import HeadMatmul, QkvMatmul, ResidualMatmul, Stream, SwigluMatmul
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
-from specmon.kernels.tune.space import Matmul
+from specmon.kernels.stream.shapes import Matmul
 
 _EPS = 1e-6
 _TILE = 64  # columns of one sum of squares in the stream that qkv, gate_up and head read

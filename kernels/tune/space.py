@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
-from specmon.kernels.stream.launch import HeadShape
 from specmon.kernels.stream.scaled import ROWS
-from specmon.kernels.stream.schedule import GROUP, WEIGHTS, Schedule, schedule_for, shape_key
+from specmon.kernels.stream.schedule import WEIGHTS, Schedule
+from specmon.kernels.stream.shapes import Matmul
 
 _SHARED_BYTES = 227 * 1024
 _SPLITS = range(1, 9)
 _LEAST_INPUTS = 64  # a part of K that is worth a program
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matmul:
-    """An op ("qkv", "o", "gate_up", "down", "head") with N outputs (of each of gate and up) and K inputs.
-
-    `heads` is qkv's. `group`: inputs that share a scale in fp8. `biased`: it adds a bias. `head_norms`: qkv norms its q and
-    k heads. `weights`: the format of W ("bf16", "fp8").
-    """
-
-    op: str
-    n: int
-    k: int
-    heads: HeadShape | None = None
-    group: int = GROUP
-    biased: bool = False
-    head_norms: bool = False
-    weights: str = "bf16"
-
-    @property
-    def key(self) -> str:
-        return shape_key(self.op, self.n, self.k)
-
-    @property
-    def schedule(self) -> Schedule:
-        """The one that is in use."""
-        bn = self.heads.head_dim if self.heads else None
-        return schedule_for(self.op, self.n, self.k, bn=bn, group=self.group, weights=self.weights)
-
-    @property
-    def weight_rows(self) -> int:
-        return 2 * self.n if self.op == "gate_up" else self.n
 
 
 def candidates(matmul: Matmul, *, any_split: bool) -> list[Schedule]:

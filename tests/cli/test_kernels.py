@@ -15,8 +15,8 @@ from specmon.kernels.offline.compiled import Compiled
 from specmon.kernels.offline.launches import Launch
 from specmon.kernels.stream import schedule as schedules
 from specmon.kernels.stream.schedule import SCHEDULES, Schedule, ScheduleTable, shipped_table
+from specmon.kernels.stream.shapes import Matmul
 from specmon.kernels.tune.search import Found
-from specmon.kernels.tune.space import Matmul
 from specmon.tui.commands import kernels
 
 FORMATS = (("w_ptr", "bf16"),)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from specmon.kernels.offline.compiled import Compiled
     from specmon.kernels.offline.report import Row
     from specmon.kernels.stream.schedule import Schedule
+    from specmon.kernels.stream.shapes import Matmul
     from specmon.kernels.tune.search import Found
-    from specmon.kernels.tune.space import Matmul
 
 ARCHITECTURES = (90, 100, 103)
 

@@ -13,7 +13,6 @@ from specmon.kernels.attention.split import CHUNK, SplitAttention
 from specmon.kernels.rope.frequencies import inverse_frequencies
 from specmon.kernels.stream.launch import (
     HeadMatmul,
-    HeadShape,
     QkvMatmul,
     ResidualMatmul,
     Stream,
@@ -22,6 +21,7 @@ from specmon.kernels.stream.launch import (
 )
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule
+from specmon.kernels.stream.shapes import HeadShape
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPS = 1e-5

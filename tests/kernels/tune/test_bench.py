@@ -9,11 +9,11 @@ import torch
 
 from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.random_weights import SHAPES
-from specmon.kernels.stream.launch import HeadShape
 from specmon.kernels.stream.schedule import WEIGHTS, Schedule
+from specmon.kernels.stream.shapes import HeadShape, Matmul
 from specmon.kernels.tune.bench import StreamBench
 from specmon.kernels.tune.search import search
-from specmon.kernels.tune.space import Matmul, candidates
+from specmon.kernels.tune.space import candidates
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HEADS = HeadShape(n_heads=2, n_kv_heads=1, head_dim=16)
