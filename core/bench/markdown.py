@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from specmon.core.bench.lanes import CONTROL
 from specmon.core.bench.provenance import Provenance
-from specmon.core.bench.report import DeviceCeilings, LaneFigures, Pair, PairedReport
+from specmon.core.bench.report import DeviceCeilings, LaneFigures, Pair, PairedReport, RequestRow
 from specmon.core.bench.statistics import RESAMPLES, Estimate
 from specmon.kernels.registry import TRITON
 
@@ -121,16 +121,12 @@ def _setup_row(lane: LaneFigures) -> list[str]:
 def _prompts(report: PairedReport) -> str:
     head = ["prompt", "tokens in", "out", *(f"{lane.letter} ms/token" for lane in report.lanes)]
     head += [f"{lane.letter} prefill ms" for lane in report.lanes]
-    return table(head, [_prompt_row(report, name) for name in report.prompts if _requests(report, name)])
+    by_prompt = {name: [row for row in report.requests if row.prompt == name] for name in report.prompts}
+    return table(head, [_prompt_row(report, rows) for rows in by_prompt.values() if rows])
 
 
-def _requests(report: PairedReport, prompt: str) -> list[int]:
-    return [i for i, row in enumerate(report.requests) if row.prompt == prompt]
-
-
-def _prompt_row(report: PairedReport, prompt: str) -> list[str]:
-    rows = [report.requests[i] for i in _requests(report, prompt)]
-    cells = [prompt, str(rows[0].prompt_tokens), str(rows[0].n_tokens)]
+def _prompt_row(report: PairedReport, rows: list[RequestRow]) -> list[str]:
+    cells = [rows[0].prompt, str(rows[0].prompt_tokens), str(rows[0].n_tokens)]
     for read in ("ms_per_token", "prefill_ms"):
         for lane in report.lanes:
             values = [

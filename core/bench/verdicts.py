@@ -23,10 +23,8 @@ from specmon.core.bench.statistics import Estimate, estimate
 from specmon.core.events import Lane
 from specmon.core.metrics.bandwidth import sol_fraction
 from specmon.core.metrics.pooled import pooled
-from specmon.core.metrics.race import compare_lanes
+from specmon.core.metrics.race import DIFFERENT_RECIPE, compare_lanes
 from specmon.core.metrics.turn import TurnMetrics
-
-DIFFERENT_RECIPE = "different recipe"  # as `compare_lanes` says it
 
 
 def paired_report(

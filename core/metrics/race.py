@@ -22,6 +22,8 @@ DRAIN_LIMIT = 0.02  # share of a lane's clock above which its turns are too shor
 #: By lane: in what it differs from the reference besides the decoder ("prompt"), which forbids to compare them.
 Unlike = Mapping[int, tuple[str, ...]]
 
+DIFFERENT_RECIPE = "different recipe"  # a verdict that still lets times be set side by side
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -256,7 +258,7 @@ def _not_comparable(reference: TurnMetrics, other: TurnMetrics) -> str | None:
     if reference.lane.target != other.lane.target:
         return "different target"
     if (reference.lane.recipe, reference.lane.backend) != (other.lane.recipe, other.lane.backend):
-        return "different recipe"
+        return DIFFERENT_RECIPE
     if reference.turn.sampling.temperature > 0 or other.turn.sampling.temperature > 0:
         return "equality n/a"
     if reference.turn.reused_tokens != other.turn.reused_tokens:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specmon.core.errors import UsageError
-from specmon.tui.commands.output import say
+from specmon.tui.commands.output import say, write_json, write_line
 
 if TYPE_CHECKING:
     import msgspec
@@ -39,12 +39,16 @@ def report_files(out: Path | None, name: str, force: bool) -> Files | None:
     return files
 
 
-def write_report(report: msgspec.Struct, markdown: str, files: Files | None) -> None:
-    """Write both files, where there are any to write."""
-    if files is None:
-        return
+def give_report(report: msgspec.Struct, markdown: str, files: Files | None, *, json: bool) -> None:
+    """Print the report, as JSON or for people, and write both files, where there are any to write."""
     import msgspec
 
+    if json:
+        write_json(msgspec.to_builtins(report))
+    else:
+        write_line(markdown.rstrip())
+    if files is None:
+        return
     as_json, as_markdown = files
     as_json.parent.mkdir(parents=True, exist_ok=True)
     as_json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")

@@ -15,7 +15,7 @@ from specmon.core.errors import SpecmonError
 from specmon.tui.commands import bench_files, options
 from specmon.tui.commands.bench_choices import at_least_one, chosen_prompts, parse_draft_lens, parse_figure
 from specmon.tui.commands.bench_lanes import Lanes, lane_configs
-from specmon.tui.commands.output import say, write_json, write_line
+from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
 
 if TYPE_CHECKING:
@@ -246,18 +246,11 @@ def _ceilings(header: Header) -> tuple[DeviceCeilings, ...]:
 
 
 def _tell(report: PairedReport, files: bench_files.Files | None, *, json: bool) -> None:
-    import msgspec
-
     from specmon.core.bench.markdown import markdown
 
     if report.interrupted:
         say(f"Interrupted: the report holds {len(report.requests)} of {report.n_planned} requests.")
-    text = markdown(report)
-    if json:
-        write_json(msgspec.to_builtins(report))
-    else:
-        write_line(text.rstrip())
-    bench_files.write_report(report, text, files)
+    bench_files.give_report(report, markdown(report), files, json=json)
 
 
 def _write_figure(report: PairedReport, note: Path, figure: tuple[str, str, str]) -> None:

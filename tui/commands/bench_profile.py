@@ -12,7 +12,7 @@ import typer
 from specmon.core.errors import UsageError
 from specmon.tui.commands import bench_files, options
 from specmon.tui.commands.bench_choices import at_least_one
-from specmon.tui.commands.output import say, write_json, write_line
+from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ def profile(
     json: bench_files.Json = False,
 ) -> None:
     """Profile the target's decode passes: µs by group of kernels, gaps, and by how much profiling stretches them."""
-    import msgspec
-
     config = options.lane_config(
         decoder="ar",
         target=target,
@@ -62,12 +60,7 @@ def profile(
     report = _measure(config, row_counts, context, passes)
     from specmon.core.bench.profile_report import markdown
 
-    text = markdown(report)
-    if json:
-        write_json(msgspec.to_builtins(report))
-    else:
-        write_line(text.rstrip())
-    bench_files.write_report(report, text, files)
+    bench_files.give_report(report, markdown(report), files, json=json)
 
 
 def parse_rows(text: str) -> list[int]:
