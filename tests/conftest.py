@@ -16,6 +16,17 @@ if not any(Path("/dev").glob("nvidia[0-9]*")):
     os.environ["TRITON_INTERPRET"] = "1"
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What is marked `embedded` needs the embedded model."""
+    if item.get_closest_marker("embedded") is None:
+        return
+    from specmon.core import paths
+    from specmon.core.models.fetch import is_fetched
+
+    if not is_fetched(paths.cache_dir()):
+        pytest.skip("the embedded model is not fetched (specmon models fetch smollm2)")
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
     """Tiny random models, made once a session."""

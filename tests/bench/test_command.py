@@ -11,13 +11,11 @@ import msgspec
 import pytest
 import torch
 
-from specmon.core import paths
 from specmon.core.bench.figures import load_figures
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError
 from specmon.core.events import DeviceInfo, Header
 from specmon.core.metrics.turn import TurnMetrics
-from specmon.core.models.fetch import is_fetched
 from specmon.tui.commands.main import main
 
 from .turns import make_turn
@@ -213,8 +211,6 @@ def test_each_lane_is_measured_at_its_own_best_k(bench: Bench) -> None:
 
 @pytest.mark.embedded
 def test_the_embedded_pair_is_measured_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model is not fetched (specmon models fetch smollm2)")
     args = (
         "--lane",
         "ar",
@@ -242,8 +238,6 @@ def test_random_weights_are_measured_on_a_gpu_with_and_without_graphs(
 ) -> None:
     if not torch.cuda.is_available():
         pytest.skip("needs one CUDA device, found 0")
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model, whose tokenizer random weights borrow, is not fetched")
     lanes = ("--lane", "ar", "--lane", "sd:3", "--lane", "ar,graphs=off")
     setup = ("--target", "random:qwen2.5-0.5b", "--draft", "scripted:0.8", "--devices", "cuda:0")
     size = ("--prompts", "merge,letter", "--repeats", "1", "--max-new-tokens", "24", "--json")

@@ -11,14 +11,12 @@ import pytest
 import torch
 from tests.tiny_models import TinyModels
 
-from specmon.core import paths
 from specmon.core.bench.kernel_groups import GROUPS, Stretch, grouped, outermost, pass_time
 from specmon.core.bench.profile import PassProfile, profile_passes
 from specmon.core.bench.profile_report import ProfileReport, markdown
 from specmon.core.bench.profiler import PASS, passes_on_cpu, passes_on_cuda
 from specmon.core.bench.provenance import Provenance
 from specmon.core.errors import UsageError
-from specmon.core.models.fetch import is_fetched
 from specmon.core.models.pool import ModelPool
 from specmon.tui.commands.bench_profile import parse_rows
 from specmon.tui.commands.main import main
@@ -201,8 +199,6 @@ def test_kernels_inside_and_outside_of_graphs_are_seen(tmp_path: Path, graphs: b
 def test_command_profiles_the_embedded_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model is not fetched (specmon models fetch smollm2)")
     monkeypatch.setattr("specmon.tui.commands.bench_profile._claim", lambda device, core: None)
     monkeypatch.setenv("KINETO_LOG_LEVEL", "99")
     args = ("--device", "cpu:0", "--rows", "2", "--context", "20", "--passes", "2")

@@ -8,7 +8,6 @@ import pytest
 
 from specmon.core import paths
 from specmon.core.bench.prompts import bench_prompts
-from specmon.core.models.fetch import is_fetched
 from specmon.core.models.source import open_model
 
 
@@ -25,8 +24,6 @@ def test_both_sets_cover_code_math_and_prose() -> None:
 
 @pytest.mark.embedded
 def test_long_prompts_are_long_and_short_ones_short() -> None:
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model is not fetched (specmon models fetch smollm2)")
     tokenizer = open_model("smollm2", paths.cache_dir()).tokenizer()
     for prompt in bench_prompts():
         n_tokens = len(tokenizer.encode_chat((("user", prompt.text),)))

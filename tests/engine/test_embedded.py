@@ -9,19 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from specmon.core import paths
 from specmon.core.engine.messages import Cancel, Generate, Idle, LaneConfig, Load, Record, Refused, Request
 from specmon.core.events import Event, Header, Round, TurnEnd
-from specmon.core.models.fetch import is_fetched
 from specmon.core.session.reader import SessionReader
 
 pytest.importorskip("torch", reason="needs torch")
-pytestmark = [
-    pytest.mark.embedded,
-    pytest.mark.skipif(
-        not is_fetched(paths.cache_dir()), reason="needs the embedded model: specmon models fetch smollm2"
-    ),
-]
+pytestmark = pytest.mark.embedded
 
 
 def ask(max_new_tokens: int) -> Generate:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specmon.core import paths
 from specmon.core.events import TurnEnd
-from specmon.core.models.fetch import is_fetched
 from specmon.core.session.reader import SessionReader
 
 from .conftest import Pane
@@ -77,8 +75,6 @@ def test_terminal_is_restored_when_the_monitor_is_ended_from_outside(
 
 @pytest.mark.embedded
 def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane, tmp_path: Path) -> None:
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model is not here: specmon models fetch smollm2")
     kept = tmp_path / "kept.session"
     screen = pane("run", "--max-new-tokens", "12", "--record", str(kept))
     screen.wait_for("Press i")
@@ -101,8 +97,6 @@ def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane
 
 @pytest.mark.embedded
 def test_run_that_is_ended_from_outside_keeps_its_recording(pane: StartPane, tmp_path: Path) -> None:
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model is not here: specmon models fetch smollm2")
     kept = tmp_path / "kept.session"
     screen = pane("run", "-p", "Tell a long story.", "--max-new-tokens", "2000", "--record", str(kept))
     screen.wait_for("τ", "· accepted", "round 2")
@@ -117,8 +111,6 @@ def test_run_that_is_ended_from_outside_keeps_its_recording(pane: StartPane, tmp
 
 @pytest.mark.embedded
 def test_ctrl_c_twice_while_loading_leaves_the_terminal_whole(pane: StartPane) -> None:
-    if not is_fetched(paths.cache_dir()):
-        pytest.skip("the embedded model is not here: specmon models fetch smollm2")
     screen = pane("run")
     screen.wait_for("Press i")
     screen.press("C-c")

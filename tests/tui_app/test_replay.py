@@ -323,17 +323,22 @@ def test_keys_typed_before_the_file_is_open_are_harmless(replay_app: ReplayApp) 
     assert not feed.loaded
 
 
-def test_followed_file_shows_its_newest_round(
-    two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path
-) -> None:
-    path = tmp_path / "growing.session"
+def follow_growing(path: Path, events: list[AnyEvent], clock: FakeClock) -> tuple[SessionWriter, ReplayFeed]:
+    """A recording of `events` that is not closed, and a feed that follows it and has read them."""
     writer = SessionWriter(path)
-    for event in two_turns[:8]:
+    for event in events:
         writer.write(event)
     writer.flush()
     feed = ReplayFeed(path, follow=True, clock=clock)
     feed.start()
     feed.poll()
+    return writer, feed
+
+
+def test_followed_file_shows_its_newest_round(
+    two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path
+) -> None:
+    writer, feed = follow_growing(tmp_path / "growing.session", two_turns[:8], clock)
     assert feed.playback.visible == 8
     for event in two_turns[8:10]:
         writer.write(event)
@@ -350,13 +355,7 @@ def test_followed_file_that_was_cut_keeps_what_was_read_and_says_so(
     two_turns: list[AnyEvent], clock: FakeClock, tmp_path: Path
 ) -> None:
     path = tmp_path / "growing.session"
-    writer = SessionWriter(path)
-    for event in two_turns[:8]:
-        writer.write(event)
-    writer.flush()
-    feed = ReplayFeed(path, follow=True, clock=clock)
-    feed.start()
-    feed.poll()
+    writer, feed = follow_growing(path, two_turns[:8], clock)
     os.truncate(path, 0)
     assert feed.poll() == [Warned("growing.session was cut: showing what was read.")]
     assert feed.loaded
