@@ -87,11 +87,11 @@ class StreamedModel:
         self.head = HeadMatmul(head, self._schedules(head)["head"], config.norm_eps)
         dtype, heads, one = reference.embedding_VD.dtype, (config.n_heads, config.head_dim), self.layers[0]
         rows = dtype if one.o.weight.scale is None else FP8
-        self.stream = Stream(config.hidden_size, one.o.schedule.bn, rows, device)
+        self.stream = Stream(config.hidden_size, one.o.schedule.tile, rows, device)
         self.to_head = self.stream.rounded_to(dtype if head.scale is None else FP8)
         self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
         self.mixed = empty_rows(heads, config.head_dim, rows, device)
-        self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.bn, rows, device)
+        self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.tile, rows, device)
         self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
 
     def _layer(self, layer: Layer, next_norm: Tensor, schedules: dict[str, Schedule]) -> _StreamedLayer:

@@ -74,8 +74,9 @@ class _Split:
     counter: Tensor
 
     @classmethod
-    def of(cls, n_tiles: int, split: int, bn: int, device: torch.device) -> _Split:
-        partial = torch.empty(n_tiles * split * bn * ROWS, device=device)
+    def of(cls, n_tiles: int, split: int, rows: int, device: torch.device) -> _Split:
+        """`rows`: weight rows of a tile."""
+        partial = torch.empty(n_tiles * split * rows * ROWS, device=device)
         return cls(partial, torch.zeros(n_tiles, dtype=torch.int32, device=device))
 
 
@@ -87,19 +88,19 @@ class ResidualMatmul:
         self.n, self.k = weight.data.shape
         device = weight.data.device
         self._pdl = launch_options(device)
-        n_tiles = cdiv(self.n, schedule.bn)
+        n_tiles = cdiv(self.n, schedule.tile)
         self._ahead = reads_ahead(weight)
-        self._scratch = _Split.of(n_tiles, schedule.split, schedule.bn, device)
+        self._scratch = _Split.of(n_tiles, schedule.split, schedule.tile, device)
 
     def __call__(self, x: Scaled, stream: Stream, norm: Tensor, n_rows: int) -> None:
-        """Shapes: x [16, K]; norm [N] fp32. `stream.tile` must be the schedule's bn."""
+        """Shapes: x [16, K]; norm [N] fp32. `stream.tile` must be the schedule's."""
         s, h = self.schedule, stream.h
-        residual_kernel[(cdiv(self.n, s.bn), s.split)](
+        residual_kernel[(cdiv(self.n, s.tile) * s.parts, s.split)](
             self.weight.data, self.weight.scale_or_any, x.data, x.scale_or_any,
             self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
             stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
-            BN=s.bn, BK=s.bk, GROUP=x.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
+            BN=s.bn, PARTS=s.parts, BK=s.bk, GROUP=x.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
             num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
@@ -112,18 +113,18 @@ class SwigluMatmul:
         self.n, self.k = weight.data.shape[0] // 2, weight.data.shape[1]
         device = weight.data.device
         self._pdl = launch_options(device)
-        n_tiles = cdiv(self.n, schedule.bn)
+        n_tiles = cdiv(self.n, schedule.tile)
         self._ahead = reads_ahead(weight)
-        self._scratch = _Split.of(n_tiles, schedule.split, 2 * schedule.bn, device)
+        self._scratch = _Split.of(n_tiles, schedule.split, 2 * schedule.tile, device)
 
     def __call__(self, stream: Stream, out: Scaled, n_rows: int) -> None:
-        """Shapes: out [16, N]; in fp8 its group is the schedule's bn."""
+        """Shapes: out [16, N]; in fp8 its group is the schedule's tile."""
         s = self.schedule
-        swiglu_kernel[(cdiv(self.n, s.bn), s.split)](
+        swiglu_kernel[(cdiv(self.n, s.tile) * s.parts, s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             out.data, out.scale_or_any, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
-            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split,
-            STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
+            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, PARTS=s.parts, BK=s.bk, GROUP=stream.h.group or s.bk,
+            SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 
 
@@ -141,11 +142,11 @@ class QkvMatmul:
     ) -> None:
         self.weight, self.bias, self.norms, self.shape = weight, bias, norms, shape
         self.schedule, self.eps = schedule, eps
-        self.n_programs = shape.n_heads + 2 * shape.n_kv_heads
+        self.n_all_heads = shape.n_heads + 2 * shape.n_kv_heads
         device = weight.data.device
         self._pdl = launch_options(device)
         self._ahead = reads_ahead(weight)
-        self._scratch = _Split.of(self.n_programs, schedule.split, shape.head_dim, device)
+        self._scratch = _Split.of(self.n_all_heads, schedule.split, shape.head_dim, device)
 
     def __call__(
         self,
@@ -162,14 +163,14 @@ class QkvMatmul:
         s, shape = self.schedule, self.shape
         bias = self.bias if self.bias is not None else stream.residual
         q_norm, k_norm = self.norms if self.norms is not None else (stream.residual, stream.residual)
-        qkv_kernel[(self.n_programs, s.split)](
+        qkv_kernel[(self.n_all_heads * s.parts, s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             bias, q_norm, k_norm, cos, sin, cursor,
             q, k, v, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,
-            BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
+            PARTS=s.parts, BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
             num_warps=s.warps, **self._pdl,
         )  # fmt: skip
 

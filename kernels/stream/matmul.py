@@ -2,7 +2,8 @@
 
 Legend: R = 16 rows (padded), N outputs, K inputs. W is the left operand of the matrix instruction, so that 64 or more of
 its rows fill wgmma's M and the 16 padded rows of x its N: every row count runs the same instructions in the same order.
-Split along K, the program that arrives last adds the partial sums in order of K, whoever arrives when.
+A tile of outputs that end together (they share a scale, or a head) may be the work of several programs: some of its rows
+each, split along K. The one that arrives last adds the partial sums in order of K, whoever arrives when.
 
 RMSNorm never runs by itself: whoever writes the residual stream also writes h = residual · weight of the next norm and the
 sums of squares of its own columns; the matmul that reads h multiplies its result by 1/rms of the row.
@@ -26,7 +27,10 @@ def stream_tile(
     w_ptr, x_ptr, x_scale_ptr, rn, there, k_first, n_rows, K: tl.constexpr, KS: tl.constexpr,
     BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """acc [BN, 16] fp32 of weight rows rn [BN] over k_first … k_first+KS-1; rows not `there` are zero, WHOLE: all are."""
+    """acc [BN, 16] fp32 of weight rows rn [BN] over k_first … k_first+KS-1, and no further than K.
+
+    Rows not `there` are zero, WHOLE: all are.
+    """
     FP8: tl.constexpr = w_ptr.dtype.element_ty.is_fp8()
     rr = tl.arange(0, 16)
     rk = k_first + tl.arange(0, GROUP)
@@ -34,22 +38,21 @@ def stream_tile(
     x_tile = x_ptr + rr[:, None] * K + rk[None, :]
     acc = tl.zeros((BN, 16), tl.float32)
     scale = tl.load(x_scale_ptr + k_first // GROUP * 16 + rr) if FP8 else acc
-    for first in tl.range(0, KS, BK, num_stages=STAGES):
+    ks = KS if K % KS == 0 else tl.minimum(KS, K - k_first)
+    for first in tl.range(0, ks, BK, num_stages=STAGES):
         for k in tl.static_range(0, BK, GROUP):
             at = first + k
-            if KS % BK == 0 and WHOLE:
+            if K % BK == 0 and WHOLE:
                 w = tl.load(w_tile + at, eviction_policy="evict_first")
                 x = tl.load(x_tile + at, mask=(rr < n_rows)[:, None], other=0.0)
             else:
-                inside = (at + tl.arange(0, GROUP) < KS)[None, :]
+                inside = (at + tl.arange(0, GROUP) < ks)[None, :]
                 w = tl.load(
                     w_tile + at, mask=there[:, None] & inside, other=0.0, eviction_policy="evict_first"
                 )
                 x = tl.load(x_tile + at, mask=(rr < n_rows)[:, None] & inside, other=0.0)
             if FP8:
-                after = tl.minimum(
-                    at + GROUP, KS - 1
-                )  # the next scale is on its way while this group's products run
+                after = tl.minimum(at + GROUP, ks - 1)  # on its way while this group's products run
                 next_scale = tl.load(x_scale_ptr + (k_first + after) // GROUP * 16 + rr)
                 acc += tl.dot(w, x.T, max_num_imprecise_acc=GROUP) * scale[None, :]
                 scale = next_scale
@@ -65,26 +68,28 @@ def halves(acc, BN: tl.constexpr):
 
 
 @triton.jit
-def arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT: tl.constexpr, BN: tl.constexpr):
-    """Leave a partial sum; True for the program that completes its tile."""
-    at = (tile * SPLIT + split) * BN * 16
-    offsets = tl.arange(0, BN)[:, None] * 16 + tl.arange(0, 16)[None, :]
-    tl.store(partial_ptr + at + offsets, acc)
+def arrive_last(
+    partial_ptr, counter_ptr, acc, rows, tile, split,
+    ROWS: tl.constexpr, SPLIT: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Leave a partial sum of some `rows` of a tile's ROWS; True for the program that completes the tile."""
+    at = (tile * SPLIT + split) * ROWS * 16
+    tl.store(partial_ptr + at + rows[:, None] * 16 + tl.arange(0, 16)[None, :], acc)
     tl.debug_barrier()
     arrived = tl.atomic_add(counter_ptr + tile, 1, sem="acq_rel", scope="gpu")
-    last = arrived == SPLIT - 1
+    last = arrived == SPLIT * PARTS - 1
     if last:
         tl.store(counter_ptr + tile, 0)
     return last
 
 
 @triton.jit
-def sum_partials(partial_ptr, tile, SPLIT: tl.constexpr, BN: tl.constexpr):
-    """A tile's partial sums, added in order of K: [BN, 16]."""
-    offsets = tl.arange(0, BN)[:, None] * 16 + tl.arange(0, 16)[None, :]
-    acc = tl.zeros((BN, 16), tl.float32)
+def sum_partials(partial_ptr, tile, ROWS: tl.constexpr, SPLIT: tl.constexpr):
+    """A tile's partial sums, added in order of K: [ROWS, 16]."""
+    offsets = tl.arange(0, ROWS)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    acc = tl.zeros((ROWS, 16), tl.float32)
     for split in tl.static_range(SPLIT):
-        acc += tl.load(partial_ptr + (tile * SPLIT + split) * BN * 16 + offsets, cache_modifier=".cg")
+        acc += tl.load(partial_ptr + (tile * SPLIT + split) * ROWS * 16 + offsets, cache_modifier=".cg")
     return acc
 
 
@@ -119,7 +124,7 @@ def scaled_to_e4m3(y):
 
 @triton.jit
 def store_rows(y, out_ptr, scale_ptr, at, inside, group):
-    """Store y [BN, 16] in out's format at `at`; in fp8 all BN values of a row share the scale kept at [group, 16].
+    """Store y [TILE, 16] in out's format at `at`; in fp8 all TILE values of a row share the scale kept at [group, 16].
 
     y is zero outside `inside`.
     """

@@ -35,7 +35,7 @@ def prefetch_rows(
     rn = first + tl.arange(0, BN)
     LINES: tl.constexpr = BK // LINE if BK > LINE else 1
     for k in tl.static_range(0, REACH, BK):
-        rl = k_first + k + tl.arange(0, LINES) * LINE
+        rl = tl.minimum(k_first + k + tl.arange(0, LINES) * LINE, K - 1)
         prefetch_lines(w_ptr + rn[:, None].to(tl.int64) * K + rl[None, :])
 
 

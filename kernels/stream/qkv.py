@@ -1,7 +1,7 @@
 """q, k, v of up to 16 rows in one matmul, finished in place: bias, head norms, RoPE, KV append.
 
-Legend: D head size, HQ query heads, HK KV heads, K inputs. One program owns one head (a tile of D weight rows) of one split
-of K; the last to arrive finishes the head. K and V caches have strides of their own.
+Legend: D head size, HQ query heads, HK KV heads, K inputs. A head is a tile of D weight rows; a program owns D / PARTS of
+them in one split of K, and the last to arrive finishes the head. K and V caches have strides of their own.
 Shapes: w [(HQ + 2·HK)·D, K] bf16 or fp8 with scale [(HQ + 2·HK)·D], rows in the order q, k, v; h [16, K] alike with scale
 [K/GROUP, 16]; q_out [16, HQ, D]; cos, sin [positions, D/2].
 """
@@ -29,31 +29,35 @@ def qkv_kernel(
     q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
-    BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads, splits)."""
-    head, split = tl.program_id(0), tl.program_id(1)
-    KS: tl.constexpr = K // SPLIT
+    """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads · PARTS, splits)."""
+    BN: tl.constexpr = D // PARTS
+    KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
+    program, split = tl.program_id(0), tl.program_id(1)
+    head, part = program // PARTS, program % PARTS
     if PDL:
-        prefetch_rows(w_ptr, head * D, split * KS, K, KS, D, BK, AHEAD)
+        prefetch_rows(w_ptr, program * BN, split * KS, K, KS, BN, BK, AHEAD)
     N: tl.constexpr = (HQ + 2 * HK) * D
     HALF: tl.constexpr = D // 2
-    rd = head * D + tl.arange(0, D)
+    own = part * BN + tl.arange(0, BN)
+    rd = head * D + own
     await_previous(PDL)
     cursor = tl.load(cursor_ptr)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(
-        w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, D, BK, GROUP, STAGES, True
+        w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, BN, BK, GROUP, STAGES, True
     )
     let_next_start(PDL)
     last = True
-    if SPLIT > 1:
-        last = arrive_last(partial_ptr, counter_ptr, acc, head, split, SPLIT, D)
+    if SPLIT * PARTS > 1:
+        last = arrive_last(partial_ptr, counter_ptr, acc, own, head, split, D, SPLIT, PARTS)
     if last:
-        if SPLIT > 1:
-            acc = sum_partials(partial_ptr, head, SPLIT, D)
-        low, high = halves(acc * row_scale(squares, eps, K), HALF)
+        y = acc
+        if SPLIT * PARTS > 1:
+            y = sum_partials(partial_ptr, head, D, SPLIT)
+        low, high = halves(y * row_scale(squares, eps, K), HALF)
         rh = tl.arange(0, HALF)
         rr = tl.arange(0, 16)
         row = head * D + rh

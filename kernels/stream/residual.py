@@ -5,7 +5,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specmon.kernels.stream.matmul import arrive_last, channel_scale, store_rows, stream_tile, sum_partials
+from specmon.kernels.stream.matmul import (
+    arrive_last,
+    channel_scale,
+    store_rows,
+    stream_tile,
+    sum_partials,
+)
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
 
 
@@ -14,39 +20,44 @@ def residual_kernel(
     w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
     partial_ptr, counter_ptr, n_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual² over it. Grid: (tiles, splits).
+    """residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual² over it. Grid: (tiles · PARTS, splits).
 
     Shapes: w [N, K] bf16 or fp8 with scale [N]; x [16, K] alike with scale [K/GROUP, 16]; residual [16, N], norm [N] fp32;
-    h [16, N], in fp8 with scale [N/BN, 16]; sumsq [N/BN, 16] fp32.
+    h [16, N], in fp8 with scale [N/TILE, 16]; sumsq [N/TILE, 16] fp32; TILE = BN · PARTS.
     """
-    tile, split = tl.program_id(0), tl.program_id(1)
-    KS: tl.constexpr = K // SPLIT
+    TILE: tl.constexpr = BN * PARTS
+    KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
+    program, split = tl.program_id(0), tl.program_id(1)
+    tile, part = program // PARTS, program % PARTS
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD)
-    rn = tile * BN + tl.arange(0, BN)
+        prefetch_rows(w_ptr, program * BN, split * KS, K, KS, BN, BK, AHEAD)
+    rn = tile * TILE + tl.arange(0, TILE)
     rr = tl.arange(0, 16)
     inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
     at = rr[None, :] * N + rn[:, None]
     norm = tl.load(norm_ptr + rn, mask=rn < N, other=0.0)
+    own = part * BN + tl.arange(0, BN)
+    row = tile * TILE + own
     await_previous(PDL)
     before = tl.load(residual_ptr + at, mask=inside, other=0.0)  # on its way while the weights stream
     acc = stream_tile(
-        w_ptr, x_ptr, x_scale_ptr, rn, rn < N, split * KS, n_rows, K, KS, BN, BK, GROUP, STAGES, N % BN == 0
+        w_ptr, x_ptr, x_scale_ptr, row, row < N, split * KS, n_rows, K, KS, BN, BK, GROUP, STAGES, N % BN == 0
     )
     let_next_start(PDL)
     last = True
-    if SPLIT > 1:
-        last = arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, BN)
+    if SPLIT * PARTS > 1:
+        last = arrive_last(partial_ptr, counter_ptr, acc, own, tile, split, TILE, SPLIT, PARTS)
     if last:
-        if SPLIT > 1:
-            acc = sum_partials(partial_ptr, tile, SPLIT, BN)
-        acc *= channel_scale(w_ptr, w_scale_ptr, rn, N)
+        y = acc
+        if SPLIT * PARTS > 1:
+            y = sum_partials(partial_ptr, tile, TILE, SPLIT)
+        y *= channel_scale(w_ptr, w_scale_ptr, rn, N)
         if HAS_BIAS:
-            acc += tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32)[:, None]
-        y = tl.where(inside, before + acc, 0.0)
+            y += tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32)[:, None]
+        y = tl.where(inside, before + y, 0.0)
         tl.store(residual_ptr + at, y, mask=inside)
         store_rows(y * norm[:, None], h_ptr, h_scale_ptr, at, inside, tile)
         tl.store(sumsq_ptr + tile * 16 + rr, tl.sum(y * y, axis=0))

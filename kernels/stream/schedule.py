@@ -6,14 +6,14 @@ A schedule fixes the order of every sum, so it is part of the backend's version:
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
 SCHEDULES = Path(__file__).with_name("schedules.toml")
 _HEADER = """\
 # How each streaming matmul is cut up, by weight format and "op NxK" (outputs x inputs): winners of `specmon kernels tune`
-# on an H200. A shape that is not here gets `default_schedule`.
+# on an H200. A shape that is not here gets `default_schedule`; a field that is not said has `Schedule`'s default.
 #
 # A schedule fixes the order of every sum: raise `version`, the Triton backend's, when a change may change a bit.
 """
@@ -25,13 +25,26 @@ GROUP = 128  # inputs that share a scale in fp8
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """bn weight rows and bk inputs a tile, K in `split` parts, `stages` tiles in flight, `warps` a program."""
+    """bn weight rows and bk inputs a program and step, K in `split` parts, `stages` steps in flight, `warps` a program.
+
+    `parts` programs share a tile, whose outputs end together.
+    """
 
     bn: int
     bk: int
+    parts: int = 1
     split: int = 1
     stages: int = 4
     warps: int = 4
+
+    @property
+    def tile(self) -> int:
+        """Outputs that end together (of each of gate and up)."""
+        return self.bn * self.parts
+
+    def k_part(self, k: int) -> int:
+        """Inputs of each part of K but the last, which may have fewer."""
+        return cdiv(k, self.bk * self.split) * self.bk
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in asdict(self).items())
@@ -76,7 +89,9 @@ class ScheduleTable:
 
 
 def _fields(schedule: Schedule) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in asdict(schedule).items())
+    """What differs from a schedule's defaults."""
+    said = [f for f in fields(schedule) if getattr(schedule, f.name) != f.default]
+    return ", ".join(f"{f.name} = {getattr(schedule, f.name)}" for f in said)
 
 
 @cache

@@ -22,31 +22,31 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start, prefe
 def swiglu_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, out_ptr, out_scale_ptr, partial_ptr, counter_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    BN: tl.constexpr, PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms. Grid: (tiles, splits).
+    """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms. Grid: (tiles · PARTS, splits).
 
     Shapes: w [2N, K] bf16 or fp8 with scale [2N], gate rows first; h [16, K] alike with scale [K/GROUP, 16];
-    out [16, N], in fp8 with scale [N/BN, 16].
+    out [16, N], in fp8 with scale [N/TILE, 16]; TILE = BN · PARTS.
     """
-    tile, split = tl.program_id(0), tl.program_id(1)
-    KS: tl.constexpr = K // SPLIT
+    TILE: tl.constexpr = BN * PARTS
+    KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
+    program, split = tl.program_id(0), tl.program_id(1)
+    tile, part = program // PARTS, program % PARTS
     if PDL:
-        prefetch_rows(w_ptr, tile * BN, split * KS, K, KS, BN, BK, AHEAD)
-        prefetch_rows(w_ptr, N + tile * BN, split * KS, K, KS, BN, BK, AHEAD)
-    rn = tile * BN + tl.arange(0, BN)
-    rr = tl.arange(0, 16)
+        prefetch_rows(w_ptr, program * BN, split * KS, K, KS, BN, BK, AHEAD)
+        prefetch_rows(w_ptr, N + program * BN, split * KS, K, KS, BN, BK, AHEAD)
     both = tl.arange(0, 2 * BN)
-    column = tile * BN + both % BN
-    row = both // BN * N + column
+    own = part * BN + both % BN
+    column = tile * TILE + own
     await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(
         w_ptr,
         h_ptr,
         h_scale_ptr,
-        row,
+        both // BN * N + column,
         column < N,
         split * KS,
         n_rows,
@@ -60,14 +60,18 @@ def swiglu_kernel(
     )
     let_next_start(PDL)
     last = True
-    if SPLIT > 1:
-        last = arrive_last(partial_ptr, counter_ptr, acc, tile, split, SPLIT, 2 * BN)
+    if SPLIT * PARTS > 1:
+        rows = both // BN * TILE + own
+        last = arrive_last(partial_ptr, counter_ptr, acc, rows, tile, split, 2 * TILE, SPLIT, PARTS)
     if last:
-        if SPLIT > 1:
-            acc = sum_partials(partial_ptr, tile, SPLIT, 2 * BN)
-        gate, up = halves(acc * row_scale(squares, eps, K), BN)
+        y = acc
+        if SPLIT * PARTS > 1:
+            y = sum_partials(partial_ptr, tile, 2 * TILE, SPLIT)
+        rn = tile * TILE + tl.arange(0, TILE)
+        rr = tl.arange(0, 16)
+        gate, up = halves(y * row_scale(squares, eps, K), TILE)
         gate *= channel_scale(w_ptr, w_scale_ptr, rn, N)
         up *= channel_scale(w_ptr, w_scale_ptr + N, rn, N)
         inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
-        y = tl.where(inside, gate / (1.0 + tl.exp(-gate)) * up, 0.0)
-        store_rows(y, out_ptr, out_scale_ptr, rr[None, :] * N + rn[:, None], inside, tile)
+        gated = tl.where(inside, gate / (1.0 + tl.exp(-gate)) * up, 0.0)
+        store_rows(gated, out_ptr, out_scale_ptr, rr[None, :] * N + rn[:, None], inside, tile)

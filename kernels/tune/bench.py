@@ -128,14 +128,14 @@ class StreamBench:
 
     def _add(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         op = ResidualMatmul(weight, self._bias, schedule)
-        stream = self._stream(self.matmul.n, schedule.bn)
+        stream = self._stream(self.matmul.n, schedule.tile)
         stream.residual.copy_(self._residual)
         written = [stream.residual, *_tensors(stream.h), stream.sumsq]
         return lambda n_rows: op(self._x, stream, self._norm, n_rows), written
 
     def _swiglu(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         op, stream = SwigluMatmul(weight, schedule, _EPS), self._stream(self.matmul.k, _TILE)
-        out = empty_rows((self.matmul.n,), schedule.bn, self._rows, self.device)
+        out = empty_rows((self.matmul.n,), schedule.tile, self._rows, self.device)
         return lambda n_rows: op(stream, out, n_rows), _tensors(out)
 
     def _head(self, weight: Scaled, schedule: Schedule, whole: bool) -> tuple[Step, list[Tensor]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -65,6 +68,29 @@ def test_the_stream_is_rounded_as_the_reference_rounds() -> None:
     assert stream.h.scale is not None
     nearly_all_equal(stream.h.data[:5], data)
     torch.testing.assert_close(stream.h.scale.T[:5], scale)
+
+
+def _bits(schedule: Schedule, run: Callable[[Schedule], list[Tensor]]) -> None:
+    plain = replace(schedule, bn=GROUP, parts=1, bk=GROUP)
+    assert all(torch.equal(a, b) for a, b in zip(run(schedule), run(plain), strict=True))
+
+
+@pytest.mark.parametrize("split", [1, 2, 3])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_how_many_share_a_tile_changes_no_bit(split: int, parts: int) -> None:
+    norm, (w, _), (x, _) = rand(80), weight(80, 160), rows(rand(5, 160))
+    gate_up, _ = weight(2 * 96, 80)
+
+    def run(schedule: Schedule) -> list[Tensor]:
+        stream = stream_of(torch.zeros(5, 80, device=DEVICE), norm)
+        out = empty_rows((96,), GROUP, FP8, DEVICE)
+        ResidualMatmul(w, None, schedule)(x, stream, norm, 5)
+        SwigluMatmul(gate_up, replace(schedule, split=1), EPS)(stream, out, 5)
+        assert stream.h.scale is not None
+        assert out.scale is not None
+        return [stream.residual, stream.h.data.float(), stream.h.scale, out.data.float(), out.scale]
+
+    _bits(Schedule(bn=GROUP // parts, parts=parts, bk=GROUP, split=split, stages=2), run)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])

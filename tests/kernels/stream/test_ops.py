@@ -62,6 +62,8 @@ def close(a: Tensor, b: Tensor) -> None:
         (96, 64, Schedule(bn=32, bk=32, split=2, stages=2)),
         (80, 96, Schedule(bn=32, bk=64, split=1, stages=2)),
         (40, 48, Schedule(bn=16, bk=16, split=3, stages=2)),
+        (96, 160, Schedule(bn=16, parts=2, bk=32, split=3, stages=2)),  # the last part of K is shorter
+        (80, 72, Schedule(bn=16, parts=4, bk=16, split=2, stages=2)),  # and so is the last tile
     ],
 )
 @pytest.mark.parametrize("biased", [False, True])
@@ -70,7 +72,7 @@ def test_residual_matmul_adds_and_prepares_the_next_norm(
 ) -> None:
     weight, bias, norm = rand(n, k), rand(n) if biased else None, rand(n)
     residual, x = rand(5, n), rand(5, k)
-    stream = stream_of(residual, norm, schedule.bn)
+    stream = stream_of(residual, norm, schedule.tile)
     ResidualMatmul(Scaled(weight), bias, schedule)(Scaled(padded(x)), stream, norm, 5)
 
     expected = residual + F.linear(x, weight, bias)
@@ -93,12 +95,13 @@ def test_split_counters_are_ready_for_the_next_launch() -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), [(96, 64), (40, 80)])
-def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int) -> None:
+@pytest.mark.parametrize(
+    "schedule", [Schedule(bn=32, bk=32, stages=2), Schedule(bn=8, parts=4, bk=16, stages=2)]
+)
+def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int, schedule: Schedule) -> None:
     weight, norm, residual = rand(2 * n, k) * 0.2, rand(k), rand(4, k)
     out = torch.zeros(ROWS, n, device=DEVICE)
-    SwigluMatmul(Scaled(weight), Schedule(bn=32, bk=32, stages=2), EPS)(
-        stream_of(residual, norm, 16), Scaled(out), 4
-    )
+    SwigluMatmul(Scaled(weight), schedule, EPS)(stream_of(residual, norm, 16), Scaled(out), 4)
 
     gate, up = F.linear(normed(residual, norm), weight).chunk(2, dim=1)
     close(out[:4], F.silu(gate) * up)
@@ -139,13 +142,14 @@ Heads = tuple[Tensor, Tensor, Tensor]
 class _Layer:
     """qkv and attention of one layer, K and V laid out differently."""
 
-    def __init__(self, *, biased: bool, head_norms: bool) -> None:
+    def __init__(self, *, biased: bool, head_norms: bool, parts: int = 1) -> None:
         n = (SHAPE.n_heads + 2 * SHAPE.n_kv_heads) * SHAPE.head_dim
         self.weight, self.bias = rand(n, 64) * 0.2, rand(n) if biased else None
         self.norms = (rand(16), rand(16)) if head_norms else None
         self.qkv = QkvMatmul(
-            Scaled(self.weight), self.bias, self.norms, SHAPE, Schedule(bn=16, bk=32, split=2, stages=2), EPS
-        )
+            Scaled(self.weight), self.bias, self.norms, SHAPE,
+            Schedule(bn=16 // parts, parts=parts, bk=32, split=2, stages=2), EPS,
+        )  # fmt: skip
         inverse, _ = inverse_frequencies(16, 10_000.0)
         angles = torch.arange(800)[:, None] * inverse
         self.cos, self.sin = angles.cos().to(DEVICE), angles.sin().to(DEVICE)
@@ -176,8 +180,10 @@ class _Layer:
 
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("head_norms", [False, True])
-def test_qkv_biases_norms_turns_and_appends(biased: bool, head_norms: bool) -> None:
-    layer, norm, residual = _Layer(biased=biased, head_norms=head_norms), rand(64), rand(5, 64)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_qkv_biases_norms_turns_and_appends(biased: bool, head_norms: bool, parts: int) -> None:
+    layer = _Layer(biased=biased, head_norms=head_norms, parts=parts)
+    norm, residual = rand(64), rand(5, 64)
     before = layer.values.clone()
     q, k, _ = layer.run(stream_of(residual, norm, 32), 250, 5)
 
