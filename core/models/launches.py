@@ -27,7 +27,7 @@ _LAYERS = 2  # the first, and one that looks like all others
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes, with and without logits, for row counts of each kind. Run it in a process of
+    Every recipe it computes, rows and drafts, with and without logits, for row counts of each kind. Run it in a process of
     `kernels.offline.workers`.
     """
     file = _Shapes(PREFIX + shape, replace(SHAPES[shape], n_layers=_LAYERS))
@@ -88,3 +88,4 @@ def _decode(file: _Shapes, recipe: Recipe) -> None:
         for n_rows in ROW_COUNTS:
             for logits in (False, True):
                 passes.rows([0] * n_rows, 0, (), logits=logits)
+                passes.chain([0] * n_rows, 0, 2, logits=logits)

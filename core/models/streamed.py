@@ -1,22 +1,24 @@
-"""The Triton backend: decode rows through streaming kernels, one CUDA graph a row count.
+"""The Triton backend: decode rows through streaming kernels, one CUDA graph a row count, and one a whole draft.
 
 Prompts run through the reference model's own layers on the same weights; up to 16 rows of decode through fused kernels
-whose sums have one order for every row count. A graph holds a whole pass, from token ids in pinned memory to winning
-tokens there: one launch, nothing waited for inside.
+whose sums have one order for every row count. A graph holds a whole pass, or all passes of a draft with each winner fed to
+the next on the device, from token ids in pinned memory to winning tokens there: one launch, nothing waited for inside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from specmon.core.models.kv import KvCache
 from specmon.core.models.matmuls import matmuls_of
-from specmon.core.models.passes import RowsOut
+from specmon.core.models.passes import MAX_ROWS, ChainOut, RowsOut, check_chain
 from specmon.core.models.placement import Chunk
+from specmon.core.models.replays import Replays
 from specmon.core.models.transformer import Layer, Transformer
 from specmon.kernels.attention.split import SplitAttention
 from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
@@ -32,14 +34,7 @@ from specmon.kernels.stream.launch import (
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
 from specmon.kernels.stream.shapes import HeadShape
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """Winning tokens [16] int64 and margins [16] fp32 of a pass's rows."""
-
-    tokens: Tensor
-    margins: Tensor
+from specmon.kernels.stream.winners import WORDS, Winners
 
 
 class Taps:
@@ -92,7 +87,6 @@ class StreamedModel:
         self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
         self.mixed = empty_rows(heads, config.head_dim, rows, device)
         self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.tile, rows, device)
-        self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
 
     def _layer(self, layer: Layer, next_norm: Tensor, schedules: dict[str, Schedule]) -> _StreamedLayer:
         eps = self.reference.config.norm_eps
@@ -125,16 +119,18 @@ class StreamedModel:
         kv: KvCache,
         attention: SplitAttention,
         n_rows: int,
-        outcome: Outcome,
-        taps: Taps | None,
-        logits: Tensor | None,
+        winners: Winners,
+        *,
+        taps: Taps | None = None,
+        logits: Tensor | None = None,
+        first: int = 0,
     ) -> None:
-        """Queue a pass of `n_rows` rows, embedding to winning tokens.
+        """Queue a pass of `n_rows` rows, embedding to the winners of rows first … n_rows-1.
 
-        Shapes: tokens [16] int64, cursor [1] int32, both where the device reaches them; logits [16, V] fp32.
+        Shapes: tokens [16] int64, where the device reaches them; cursor [1] int32 or longer on the device, set before
+        the pass begins; logits [n_rows, V] fp32 or longer.
         """
         stream, mixed = self.stream, self.mixed
-        cursor = self._cursor.copy_(cursor, non_blocking=True)  # every layer reads it: from memory near by
         embed(tokens, self.reference.embedding_VD, self.reference.layers[0].input_norm, stream, n_rows)
         for i, layer in enumerate(self.layers):
             if taps is not None:
@@ -148,7 +144,7 @@ class StreamedModel:
             layer.down(self.inner, then, layer.next_norm, n_rows)
         if taps is not None:
             taps.keep(len(self.layers), stream.residual)
-        self.head(self.to_head, outcome.tokens, outcome.margins, n_rows, logits)
+        self.head(self.to_head, winners, n_rows, logits, first=first)
 
 
 def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:
@@ -160,20 +156,35 @@ def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:
     raise ValueError(f"the streaming kernels take dense or fp8 weights, not {type(linear).__name__}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shape:
-    """What a graph is captured for."""
+@dataclass(frozen=True)
+class _Rows:
+    """A pass: what a graph of it is captured for."""
 
     n_rows: int
     taps: tuple[int, ...]
     logits: bool
 
 
+@dataclass(frozen=True)
+class _Chain:
+    """A whole draft: what a graph of it is captured for."""
+
+    n_rows: int
+    steps: int
+    logits: bool
+
+
+_REACH = 2 * MAX_ROWS - 1  # positions a chain covers at most
+_APART = (
+    4  # int32 words from one cursor to the next: Triton compiles by alignment, and all passes run one binary
+)
+
+
 class StreamedPasses:
     """Passes of one sequence through a `StreamedModel`.
 
     Args:
-        graphs: capture each row count once and replay it; False queues the same kernels one by one.
+        graphs: capture each kind of pass once and replay it; False queues the same kernels one by one.
     """
 
     chunk = 2048
@@ -181,7 +192,7 @@ class StreamedPasses:
     def __init__(self, model: StreamedModel, kv: KvCache, *, graphs: bool = True) -> None:
         config = model.reference.config
         device = model.reference.device
-        self._model, self._kv, self._graphs_on = model, kv, graphs
+        self._model, self._kv = model, kv
         self._attention = SplitAttention(
             config.n_heads,
             config.n_kv_heads,
@@ -189,17 +200,19 @@ class StreamedPasses:
             kv.n_slots,
             device,
         )
+        self._replays = Replays(device, graphs=graphs)
+        self.captures = self._replays.captures
         pinned = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
-        self._cursor = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
-        self._out = Outcome(
-            tokens=torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned),
-            margins=torch.zeros(ROWS, pin_memory=pinned),
-        )
+        self._start = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
+        self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
+        self._steps_ahead = torch.arange(_REACH, dtype=torch.int32, device=device)[:, None].repeat(1, _APART)
+        self._cursors = torch.zeros(_REACH, _APART, dtype=torch.int32, device=device)
+        self._won = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, device=device)  # a chain's, pass by pass
+        self._result = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, pin_memory=pinned)
         self._device = device
         self._taps: dict[tuple[int, ...], Taps] = {}
         self._logits: Tensor | None = None
-        self._graphs: dict[_Shape, torch.cuda.CUDAGraph] = {}
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         reference = self._model.reference
@@ -207,51 +220,91 @@ class StreamedPasses:
         return reference.logits(hidden[-1:]), features
 
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        n_rows, shape = len(tokens), _Shape(n_rows=len(tokens), taps=tuple(taps), logits=logits)
-        self._tokens[:n_rows] = torch.tensor(tokens)
-        self._cursor[0] = start
-        self._run(shape)
-        if self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()
+        n_rows, shape = len(tokens), _Rows(len(tokens), tuple(taps), logits)
+        launches = self._run(shape, tokens, start)
+        won = Winners.within(self._result[0])
+        if launches is not None and taps:
+            launches += 1  # the features' copy
         return RowsOut(
-            greedy=self._out.tokens[:n_rows].tolist(),
-            margins=self._out.margins[:n_rows].tolist(),
+            greedy=won.tokens[:n_rows].tolist(),
+            margins=won.margins[:n_rows].tolist(),
+            probs=won.probs[:n_rows].tolist(),
             logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
             features_RF=self._taps[shape.taps].features[:n_rows].clone() if taps else None,
+            launches=launches,
+        )
+
+    def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
+        check_chain(len(tokens), steps)
+        launches = self._run(_Chain(len(tokens), steps, logits), tokens, start)
+        won = [Winners.within(self._result[i]) for i in range(steps)]
+        seen: Tensor | None = None
+        if logits and self._logits is not None:
+            seen = self._logits[len(tokens) - 1 :][:steps].clone()
+            launches = None if launches is None else launches + 1
+        return ChainOut(
+            tokens=[int(step.tokens[0]) for step in won],
+            probs=[float(step.probs[0]) for step in won],
+            margins=[float(step.margins[0]) for step in won],
+            logits_SV=seen,
+            launches=launches,
         )
 
     def queue(self, n_rows: int) -> None:
         """Queue a pass over whatever the buffers hold and wait for nothing (benchmarks)."""
-        self._run(_Shape(n_rows=n_rows, taps=(), logits=False))
+        self._queue(_Rows(n_rows, (), False))
 
-    def _run(self, shape: _Shape) -> None:
-        if not self._graphs_on or self._device.type != "cuda":
-            self._enqueue(shape)
-            return
-        if shape not in self._graphs:
-            self._graphs[shape] = self._capture(shape)
-        self._graphs[shape].replay()
+    def queue_chain(self, n_rows: int, steps: int) -> None:
+        """Queue a draft from whatever the buffers hold and wait for nothing (benchmarks)."""
+        self._queue(_Chain(n_rows, steps, False))
 
-    def _capture(self, shape: _Shape) -> torch.cuda.CUDAGraph:
-        """Run once (kernels compile, buffers are made), then record. Rewriting the same slots is harmless."""
-        self._enqueue(shape)
-        torch.cuda.synchronize(self._device)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._enqueue(shape)
-        return graph
+    def _run(self, shape: _Rows | _Chain, tokens: Sequence[int], start: int) -> int | None:
+        """Run it and wait for its result. Returns: the host's launches."""
+        self._tokens[: len(tokens)] = torch.tensor(tokens)
+        self._start[0] = start
+        launches = self._queue(shape)
+        self._replays.wait()
+        return launches
 
-    def _enqueue(self, shape: _Shape) -> None:
+    def _queue(self, shape: _Rows | _Chain) -> int | None:
+        if shape.logits:
+            self._logit_buffer()  # made before anything is counted or captured
+        if isinstance(shape, _Chain):
+            return self._replays.run(shape, partial(self._enqueue_chain, shape))
+        self._taps_of(shape.taps)
+        return self._replays.run(shape, partial(self._enqueue_rows, shape))
+
+    def _enqueue_rows(self, shape: _Rows) -> None:
+        self._cursor.copy_(self._start, non_blocking=True)  # every layer reads it: from memory near by
         self._model.enqueue(
             self._tokens,
             self._cursor,
             self._kv,
             self._attention,
             shape.n_rows,
-            self._out,
-            self._taps_of(shape.taps),
-            self._logit_buffer() if shape.logits else None,
+            Winners.within(self._result[0]),
+            taps=self._taps_of(shape.taps),
+            logits=self._logit_buffer() if shape.logits else None,
         )
+
+    def _enqueue_chain(self, shape: _Chain) -> None:
+        self._cursor.copy_(self._start, non_blocking=True)
+        torch.add(self._steps_ahead, self._cursor, out=self._cursors)
+        tokens, n_rows, at = self._tokens, shape.n_rows, 0
+        for step in range(shape.steps):
+            won = Winners.within(self._won[step])
+            self._model.enqueue(
+                tokens,
+                self._cursors[at],
+                self._kv,
+                self._attention,
+                n_rows,
+                won,
+                logits=self._logit_buffer()[at:] if shape.logits else None,
+                first=n_rows - 1,
+            )
+            tokens, n_rows, at = won.tokens, 1, at + n_rows
+        self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)
 
     def _taps_of(self, layers: tuple[int, ...]) -> Taps | None:
         if not layers:
@@ -261,7 +314,8 @@ class StreamedPasses:
         return self._taps[layers]
 
     def _logit_buffer(self) -> Tensor:
+        """Logits by position after the first row's, fp32; rows of a pass lie one after the other."""
         if self._logits is None:
             vocabulary = self._model.reference.config.vocab_size
-            self._logits = torch.zeros(ROWS, vocabulary, device=self._device)
+            self._logits = torch.zeros(_REACH, vocabulary, device=self._device)
         return self._logits

@@ -1,4 +1,4 @@
-"""The winning token of each row, and by how much it won.
+"""The winning token of each row, by how much it won and how likely it is.
 
 Matmuls in bf16 give bf16 logits, whose spacing (0.125 between 16 and 32) makes the best tokens tie every
 few rows. `sharpen_top` computes the best few again in fp32, so that the winner and its margin are real.
@@ -30,6 +30,16 @@ def sharpen_top(logits_RV: Tensor, hidden_RD: Tensor, weight_VD: Tensor, scale_V
 def argmax_rows(logits_RV: Tensor) -> Tensor:
     """The token of each row's largest logit. Shapes: logits_RV [R, V] -> [R] int64."""
     return logits_RV.float().max(dim=-1).indices
+
+
+def top_rows(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` likeliest tokens of each row, best first, and their probabilities.
+
+    Shapes: logits_RV [R, V] -> [R, count] int64, [R, count] fp32. Ties may fall either way from the second place on.
+    """
+    logits_RV = logits_RV.float()
+    top, index = logits_RV.max(dim=-1, keepdim=True) if count == 1 else logits_RV.topk(count, dim=-1)
+    return index, torch.exp(top - torch.logsumexp(logits_RV, dim=-1, keepdim=True))
 
 
 def top2_margin(logits_V: Tensor) -> float:

@@ -1,4 +1,9 @@
-"""The vocabulary head: the winning token of each row and by how much it won, without writing logits."""
+"""The vocabulary head: the winning token of each row, by how much it won and how likely it is, without writing logits.
+
+A tile leaves its best logit b_t and its mass m_t = Σ exp(logit − b_t); the winner's probability is
+1 ÷ Σ_t m_t · exp(b_t − b), b the best of all tiles. Tiles are summed in an order of their own, whatever the rows.
+Source: the merge is that of online softmax, Milakov and Gimelshein 2018.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,16 @@ NO_TOKEN = tl.constexpr(2147483647)
 
 @triton.jit(do_not_specialize=["n_rows"])
 def head_kernel(
-    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, logits_ptr, n_rows, eps,
+    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, best_ptr, second_ptr, index_ptr, mass_ptr, logits_ptr,
+    n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr, WRITE: tl.constexpr,
     BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The best and second-best logit of each tile of the vocabulary, and where the best is; ties go to the lower id.
+    """The two best logits of each tile of the vocabulary, where the best is, and the tile's mass; ties go to the lower id.
 
-    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/GROUP, 16]; best, second, index [tiles, 16];
-    logits [16, N] fp32 where WRITE.
+    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/GROUP, 16]; best, second, index, mass
+    [tiles, 16]; logits [16, N] fp32 where WRITE.
     """
     tile = tl.program_id(0)
     if PDL:
@@ -46,14 +52,20 @@ def head_kernel(
     tl.store(best_ptr + at, best)
     tl.store(second_ptr + at, second)
     tl.store(index_ptr + at, index)
+    tl.store(mass_ptr + at, tl.sum(tl.exp(acc - best[None, :]), axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first"])
 def winner_kernel(
-    best_ptr, second_ptr, index_ptr, token_ptr, margin_ptr, TILES: tl.constexpr, PDL: tl.constexpr
-):
-    """token[row] = the lowest id of the row's largest logit over all tiles; margin[row] = largest − second largest."""
-    row = tl.program_id(0)
+    best_ptr, second_ptr, index_ptr, mass_ptr, token_ptr, margin_ptr, prob_ptr, first,
+    TILES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """token[i] = the lowest id of the largest logit of row first + i; margin[i] = largest − second largest; prob[i].
+
+    Grid: the rows from `first` on.
+    """
+    at = tl.program_id(0)
+    row = first + at
     let_next_start(PDL)
     await_previous(PDL)
     rt = tl.arange(0, triton.next_power_of_2(TILES))
@@ -67,5 +79,7 @@ def winner_kernel(
         tl.max(tl.where(index == token, float("-inf"), best), axis=0),
         tl.max(tl.where(index == token, second, float("-inf")), axis=0),
     )
-    tl.store(token_ptr + row, token.to(tl.int64))
-    tl.store(margin_ptr + row, top - runner_up)
+    mass = tl.load(mass_ptr + rt * 16 + row, mask=inside, other=0.0)
+    tl.store(token_ptr + at, token.to(tl.int64))
+    tl.store(margin_ptr + at, top - runner_up)
+    tl.store(prob_ptr + at, 1.0 / tl.sum(mass * tl.exp(best - top), axis=0))

@@ -19,6 +19,7 @@ from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule, cdiv
 from specmon.kernels.stream.shapes import HeadShape
 from specmon.kernels.stream.swiglu import swiglu_kernel
+from specmon.kernels.stream.winners import Winners
 
 _AHEAD = 4 << 20  # bytes
 
@@ -176,7 +177,7 @@ class QkvMatmul:
 
 
 class HeadMatmul:
-    """The winning token of each row, and by how much it won; logits where asked for."""
+    """The winning token of each row, by how much it won and its probability; logits where asked for."""
 
     def __init__(self, weight: Scaled, schedule: Schedule, eps: float) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
@@ -188,22 +189,27 @@ class HeadMatmul:
         self.best = torch.zeros(self.n_tiles, ROWS, device=device)
         self.second = torch.zeros(self.n_tiles, ROWS, device=device)
         self.index = torch.zeros(self.n_tiles, ROWS, dtype=torch.int32, device=device)
+        self.mass = torch.zeros(self.n_tiles, ROWS, device=device)
 
     def __call__(
-        self, stream: Stream, tokens: Tensor, margins: Tensor, n_rows: int, logits: Tensor | None = None
+        self, stream: Stream, winners: Winners, n_rows: int, logits: Tensor | None = None, *, first: int = 0
     ) -> None:
-        """Shapes: tokens [16] int64; margins [16] fp32; logits [16, N] fp32, written where given."""
+        """Winners of rows first … n_rows-1, from the first place of `winners` on.
+
+        Shapes: logits [n_rows, N] fp32 or longer, written for every row where given.
+        """
         s = self.schedule
         head_kernel[(self.n_tiles,)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
-            self.best, self.second, self.index, logits if logits is not None else self.best, n_rows, self.eps,
+            self.best, self.second, self.index, self.mass, logits if logits is not None else self.best, n_rows, self.eps,
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, WRITE=logits is not None,
             BN=s.bn, BK=s.bk, GROUP=stream.h.group or s.bk, STAGES=s.stages, AHEAD=self._ahead,
             num_warps=s.warps, **self._pdl,
         )  # fmt: skip
-        winner_kernel[(n_rows,)](
-            self.best, self.second, self.index, tokens, margins, TILES=self.n_tiles, **self._pdl
-        )
+        winner_kernel[(n_rows - first,)](
+            self.best, self.second, self.index, self.mass, winners.tokens, winners.margins, winners.probs, first,
+            TILES=self.n_tiles, **self._pdl,
+        )  # fmt: skip
 
 
 def embed(tokens: Tensor, table: Tensor, norm: Tensor, stream: Stream, n_rows: int) -> None:

@@ -17,6 +17,7 @@ from specmon.kernels.stream.launch import HeadMatmul, QkvMatmul, ResidualMatmul,
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
 from specmon.kernels.stream.shapes import Matmul
+from specmon.kernels.stream.winners import WORDS, Winners
 
 _EPS = 1e-6
 _TILE = 64  # columns of one sum of squares in the stream that qkv, gate_up and head read
@@ -141,10 +142,10 @@ class StreamBench:
     def _head(self, weight: Scaled, schedule: Schedule, whole: bool) -> tuple[Step, list[Tensor]]:
         op, stream = HeadMatmul(weight, schedule, _EPS), self._stream(self.matmul.k, _TILE)
         logits = torch.zeros(ROWS, self.matmul.n, device=self.device) if whole else None
-        tokens = torch.zeros(ROWS, dtype=torch.int64, device=self.device)
-        margins = torch.zeros(ROWS, device=self.device)
-        written = [tokens, margins] + ([logits] if logits is not None else [])
-        return lambda n_rows: op(stream, tokens, margins, n_rows, logits), written
+        winners = Winners.within(torch.zeros(WORDS, dtype=torch.int64, device=self.device))
+        # A probability's last bits follow the tiles; it decides no token and is not held to them.
+        written = [winners.tokens, winners.margins] + ([logits] if logits is not None else [])
+        return lambda n_rows: op(stream, winners, n_rows, logits), written
 
     def _qkv(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         heads = self.matmul.heads

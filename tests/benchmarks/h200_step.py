@@ -4,9 +4,10 @@
 
 A pass is a whole CUDA graph, from token ids in pinned memory to winning tokens there. Row counts alternate in one run,
 each time is the median of `--repeats` replays between two events with nothing waited for inside, and the read ceiling is
-measured in the same run. Before any time counts, a verification's tokens are compared with single steps'. Beside an AR step
-stand the same step without CUDA graphs, and what cuBLAS needs for its matmuls alone at one row, which owes nothing to other
-row counts. Writes JSON beside the note in docs/benchmarks/ and the figures of the goals to figures.json.
+measured in the same run. Before any time counts, a verification's and a draft's tokens are compared with single steps'.
+Beside an AR step stand the same step without CUDA graphs, and what cuBLAS needs for its matmuls alone at one row, which
+owes nothing to other row counts; of the draft's shape also a whole draft in one graph beside as many steps, and one more.
+Writes JSON beside the note in docs/benchmarks/ and the figures of the goals to figures.json.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from specmon.kernels.linear import DenseLinear
 
 DEVICE, CONTEXT, N_SLOTS = "cuda:0", 500, 1024
 ROW_COUNTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16)
+DRAFT_LEN, DRAFT_SHAPE = 4, "qwen2.5-0.5b"
 CASES = (("qwen2.5-7b", "bf16"), ("qwen2.5-7b", "fp8"), ("qwen2.5-0.5b", "bf16"), ("smollm2-135m", "bf16"))
 DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
@@ -89,6 +91,20 @@ def rows_ms(passes: StreamedPasses, n_rows: int, repeats: int) -> float:
     return median_ms(lambda: passes.queue(n_rows), repeats)
 
 
+def draft_ms(passes: StreamedPasses, repeats: int) -> float:
+    """A whole draft of DRAFT_LEN tokens in one graph, after one confirmed token.
+
+    Raises: SystemExit where it does not name the tokens that single steps name.
+    """
+    drafted, token = passes.chain([5], CONTEXT, DRAFT_LEN, logits=False).tokens, 5
+    for i, named in enumerate(drafted):
+        token = passes.rows([token], CONTEXT + i, (), logits=False).greedy[0]
+        if token != named:
+            raise SystemExit("a whole draft and single steps differ: no time counts")
+    passes.chain([5], CONTEXT, DRAFT_LEN, logits=False)
+    return median_ms(lambda: passes.queue_chain(1, DRAFT_LEN), repeats)
+
+
 def library_matmuls_ms(model: Transformer, repeats: int) -> float:
     """The step's matmuls alone at one row through cuBLAS, one CUDA graph."""
     weights = [linear.weight for linear in model.linears() if isinstance(linear, DenseLinear)]
@@ -126,6 +142,12 @@ def measure(shape: str, recipe: str, ceiling: float, repeats: int) -> dict[str, 
         "rows_over_ar": {n: ms / ar_ms for n, ms in rows.items()},
         "ar_without_graphs_ms": rows_ms(StreamedPasses(streamed, kv, graphs=False), 1, repeats),
     }
+    if shape == DRAFT_SHAPE:
+        found["draft"] = {
+            "draft_len": DRAFT_LEN,
+            "one_graph_ms": draft_ms(passes, repeats),
+            "steps_ms": {n: n * ar_ms for n in (DRAFT_LEN, DRAFT_LEN + 1)},
+        }
     if recipe == "bf16":
         found["library_matmuls_ms"] = library_matmuls_ms(model, repeats)
     return found

@@ -53,6 +53,13 @@ def test_every_row_count_runs_the_same_binary(recorded: dict[str, list[Launch]])
     assert len([launch for launch in bf16 if ("K", 18_944) in launch.constants]) == 1
 
 
+@pytest.mark.parametrize("shape", ["qwen2.5-7b", "smollm2-135m"])
+def test_what_a_draft_launches_is_what_rows_launch(recorded: dict[str, list[Launch]], shape: str) -> None:
+    """No pointer of a pass within a draft is aligned otherwise, which would be another binary."""
+    kinds = [(launch.name, launch.formats, launch.constants) for launch in recorded[shape]]
+    assert len(kinds) == len(set(kinds))
+
+
 def test_head_norms_and_logits_are_variants_of_their_own(recorded: dict[str, list[Launch]]) -> None:
     def variants(shape: str, name: str) -> set[object]:
         return {dict(launch.constants)[name] for launch in recorded[shape] if name in dict(launch.constants)}

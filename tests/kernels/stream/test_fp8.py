@@ -15,6 +15,7 @@ from specmon.kernels.quantise.reference import FP8, quantise_channels, quantise_
 from specmon.kernels.stream.launch import HeadMatmul, ResidualMatmul, Stream, SwigluMatmul, embed
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
+from specmon.kernels.stream.winners import WORDS, Winners
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPS = 1e-5
@@ -137,12 +138,13 @@ def test_swiglu_and_head_norm_after_the_sum() -> None:
     torch.testing.assert_close(out.scale.T[:4], scale, rtol=1e-3, atol=0)
 
     w, plain = weight(300, k)
-    logits, margins = torch.zeros(ROWS, 300, device=DEVICE), torch.zeros(ROWS, device=DEVICE)
-    tokens = torch.zeros(ROWS, dtype=torch.int64, device=DEVICE)
-    HeadMatmul(w, Schedule(bn=64, bk=GROUP, stages=2), EPS)(stream, tokens, margins, 4, logits)
+    logits = torch.zeros(ROWS, 300, device=DEVICE)
+    won = Winners.within(torch.zeros(WORDS, dtype=torch.int64, device=DEVICE))
+    HeadMatmul(w, Schedule(bn=64, bk=GROUP, stages=2), EPS)(stream, won, 4, logits)
     want = heard(stream, 4) @ plain.T * rms
     close(logits[:4], want)
-    assert tokens[:4].tolist() == want.argmax(1).tolist()
+    assert won.tokens[:4].tolist() == want.argmax(1).tolist()
+    close(won.probs[:4], want.softmax(dim=1).amax(dim=1))
 
 
 def test_attention_rounds_each_head_by_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -22,6 +23,7 @@ from specmon.kernels.stream.launch import (
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule
 from specmon.kernels.stream.shapes import HeadShape
+from specmon.kernels.stream.winners import WORDS, Winners
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPS = 1e-5
@@ -47,9 +49,8 @@ def normed(residual: Tensor, norm: Tensor) -> Tensor:
     return F.rms_norm(residual, norm.shape, norm, EPS)
 
 
-def won() -> tuple[Tensor, Tensor]:
-    """Room for the head's tokens and margins."""
-    return torch.zeros(ROWS, dtype=torch.int64, device=DEVICE), torch.zeros(ROWS, device=DEVICE)
+def no_winners() -> Winners:
+    return Winners.within(torch.zeros(WORDS, dtype=torch.int64, device=DEVICE))
 
 
 def close(a: Tensor, b: Tensor) -> None:
@@ -109,18 +110,33 @@ def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int, schedule: Sche
 
 
 @pytest.mark.parametrize("vocabulary", [300, 64, 257])
-def test_head_names_the_best_token_and_its_margin(vocabulary: int) -> None:
-    weight, norm, residual = rand(vocabulary, 64), rand(64), rand(6, 64)
+def test_head_names_the_best_token_its_margin_and_its_probability(vocabulary: int) -> None:
+    weight, norm, residual = rand(vocabulary, 64) * 0.3, rand(64), rand(6, 64)
     head = HeadMatmul(Scaled(weight), Schedule(bn=64, bk=64, stages=2), EPS)
     logits = torch.zeros(ROWS, vocabulary, device=DEVICE)
-    tokens, margins = won()
-    head(stream_of(residual, norm, 32), tokens, margins, 6, logits)
+    won = no_winners()
+    head(stream_of(residual, norm, 32), won, 6, logits)
 
     expected = F.linear(normed(residual, norm), weight)
     best = expected.topk(2, dim=1)
     close(logits[:6], expected)
-    assert tokens[:6].tolist() == best.indices[:, 0].tolist()
-    close(margins[:6], best.values[:, 0] - best.values[:, 1])
+    assert won.tokens[:6].tolist() == best.indices[:, 0].tolist()
+    close(won.margins[:6], best.values[:, 0] - best.values[:, 1])
+    close(won.probs[:6], expected.softmax(dim=1).amax(dim=1))
+    assert not won.tokens[6:].any()
+    assert not won.probs[6:].any()
+
+
+def test_probability_stands_where_logits_would_overflow() -> None:
+    weight = torch.zeros(300, 32, device=DEVICE)
+    weight[[70, 290]] = 8.0  # logits of 256: exp overflows in fp32
+    weight[5] = 7.75
+    head = HeadMatmul(Scaled(weight), Schedule(bn=64, bk=32, stages=2), EPS)
+    won = no_winners()
+    head(stream_of(torch.ones(1, 32, device=DEVICE), torch.ones(32, device=DEVICE), 32), won, 1)
+
+    assert won.tokens[0] == 70
+    assert float(won.probs[0]) == pytest.approx(1 / (2 + math.exp(-8)), rel=1e-4)
 
 
 def test_head_gives_ties_to_the_lower_token() -> None:
@@ -128,11 +144,33 @@ def test_head_gives_ties_to_the_lower_token() -> None:
     weight[[70, 130, 190]] = 1.0
     norm = torch.ones(32, device=DEVICE)
     head = HeadMatmul(Scaled(weight), Schedule(bn=64, bk=32, stages=2), EPS)
-    tokens, margins = won()
-    head(stream_of(torch.ones(1, 32, device=DEVICE), norm, 32), tokens, margins, 1)
+    won = no_winners()
+    head(stream_of(torch.ones(1, 32, device=DEVICE), norm, 32), won, 1)
 
-    assert tokens[0] == 70
-    assert margins[0] == 0
+    assert won.tokens[0] == 70
+    assert won.margins[0] == 0
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 16])
+def test_winners_stand_alone_and_start_where_asked(n_rows: int) -> None:
+    norm, residual = rand(64), rand(n_rows, 64)
+    head = HeadMatmul(Scaled(rand(257, 64)), Schedule(bn=64, bk=32, stages=2), EPS)
+    together, last = no_winners(), no_winners()
+    stream = stream_of(residual, norm, 32)
+    head(stream, together, n_rows)
+    head(stream, last, n_rows, first=n_rows - 1)
+
+    for row in range(n_rows):
+        alone = no_winners()
+        head(stream_of(residual[row : row + 1], norm, 32), alone, 1)
+        for a, b in (
+            (alone.tokens, together.tokens),
+            (alone.margins, together.margins),
+            (alone.probs, together.probs),
+        ):
+            assert a[0] == b[row]
+    assert (last.tokens[0], last.probs[0]) == (together.tokens[n_rows - 1], together.probs[n_rows - 1])
+    assert not last.tokens[1:].any()
 
 
 SHAPE = HeadShape(n_heads=6, n_kv_heads=2, head_dim=16)

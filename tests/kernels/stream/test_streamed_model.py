@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import ReferencePasses
+from specmon.core.models.passes import Passes, ReferencePasses, RowsOut
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 from specmon.core.models.transformer import Transformer
@@ -108,3 +109,100 @@ def test_rounding_activations_to_fp8_keeps_logits_near(build: Build, recipe: Rec
         0.98 if model.device.type == "cuda" else 0.85
     )  # the interpreter drops a carry when it rounds to e4m3
     assert bool((near > bound).all()), near
+
+
+# --- whole drafts -----------------------------------------------------------------------------------------------
+
+
+def steps_of(passes: Passes, tokens: Sequence[int], start: int, steps: int) -> tuple[list[RowsOut], Tensor]:
+    """A chain by single passes, and the logits each token was chosen from."""
+    found: list[RowsOut] = []
+    seen: list[Tensor] = []
+    for _ in range(steps):
+        found.append(passes.rows(tokens, start, (), logits=True))
+        logits = found[-1].logits_RV
+        assert logits is not None
+        seen.append(logits[-1].clone())
+        start, tokens = start + len(tokens), found[-1].greedy[-1:]
+    return found, torch.stack(seen)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "steps", "logits"), [(1, 1, False), (1, 4, True), (2, 4, False), (5, 3, True), (16, 2, True)]
+)
+def test_chain_has_the_bits_of_single_passes(build: Build, n_rows: int, steps: int, logits: bool) -> None:
+    streamed_model = StreamedModel(build("qwen3"))
+    tokens = [(7 * i + 3) % 90 for i in range(n_rows)]
+    together, stepwise = (StreamedPasses(streamed_model, cache(streamed_model.reference)) for _ in range(2))
+    for passes in (together, stepwise):
+        passes.prefill(torch.tensor(PROMPT, device=streamed_model.reference.device), 0, ())
+
+    want, want_logits = steps_of(stepwise, tokens, len(PROMPT), steps)
+    got = together.chain(tokens, len(PROMPT), steps, logits=logits)
+
+    assert got.tokens == [out.greedy[-1] for out in want]
+    assert got.probs == [out.probs[-1] for out in want if out.probs]
+    assert got.margins == [out.margins[-1] for out in want if out.margins]
+    assert got.logits_SV is None or torch.equal(got.logits_SV, want_logits)
+    assert (got.logits_SV is not None) == logits
+
+
+def test_chain_drafts_what_the_reference_drafts(build: Build) -> None:
+    model = build("llama")
+    reference, streamed = (
+        ReferencePasses(model, cache(model)),
+        StreamedPasses(StreamedModel(model), cache(model)),
+    )
+    for passes in (reference, streamed):
+        passes.prefill(torch.tensor(PROMPT, device=model.device), 0, ())
+
+    want = reference.chain(TOKENS[:2], len(PROMPT), 4, logits=True)
+    got = streamed.chain(TOKENS[:2], len(PROMPT), 4, logits=True)
+
+    assert got.tokens == want.tokens
+    assert got.probs == pytest.approx(want.probs, abs=1e-3)
+    torch.testing.assert_close(got.logits_SV, want.logits_SV, rtol=1e-3, atol=1e-3)
+    rows, logits = steps_of(reference, TOKENS[:2], len(PROMPT), 4)
+    assert want.tokens == [out.greedy[-1] for out in rows]
+    assert want.logits_SV is not None
+    assert torch.equal(want.logits_SV, logits)
+    assert want.probs == pytest.approx(logits.float().softmax(dim=1).amax(dim=1).tolist(), rel=1e-5)
+
+
+def test_buffers_hold_nothing_of_the_request_before(build: Build) -> None:
+    streamed_model = StreamedModel(build("llama"))
+    device = streamed_model.reference.device
+    used, fresh = (StreamedPasses(streamed_model, cache(streamed_model.reference)) for _ in range(2))
+    used.prefill(torch.tensor([90, 2, 41] * 5, device=device), 0, ())
+    used.chain([8, 9, 10], 15, 6, logits=True)
+    kept = used.chain([8], 15, 2, logits=True)
+    assert kept.logits_SV is not None
+    before = kept.logits_SV.clone()
+    used.rows([60] * 16, 15, (), logits=True)
+
+    for passes in (used, fresh):
+        passes.prefill(torch.tensor(PROMPT, device=device), 0, ())
+    again, first = (passes.chain(TOKENS[:1], len(PROMPT), 4, logits=True) for passes in (used, fresh))
+
+    assert (again.tokens, again.probs, again.margins) == (first.tokens, first.probs, first.margins)
+    assert torch.equal(kept.logits_SV, before)  # a draft's logits are its caller's
+    assert again.logits_SV is not None
+    assert first.logits_SV is not None
+    assert torch.equal(again.logits_SV, first.logits_SV)
+
+
+@pytest.mark.parametrize(("n_rows", "steps"), [(0, 1), (17, 1), (1, 0), (1, 17)])
+def test_chain_that_cannot_be_is_refused(build: Build, n_rows: int, steps: int) -> None:
+    model = build("llama")
+    for passes in (ReferencePasses(model, cache(model)), StreamedPasses(StreamedModel(model), cache(model))):
+        with pytest.raises(ValueError, match="cannot be: 1 to 16 each"):
+            passes.chain([1] * n_rows, 0, steps, logits=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="what a GPU's host launches is counted by the gpu test")
+def test_without_a_gpu_there_are_no_launches_to_count(build: Build) -> None:
+    model = build("llama")
+    for passes in (ReferencePasses(model, cache(model)), StreamedPasses(StreamedModel(model), cache(model))):
+        assert passes.rows([1], 0, (), logits=False).launches is None
+        assert passes.chain([1], 0, 2, logits=False).launches is None
+        assert not passes.captures
