@@ -49,7 +49,7 @@ class DecodeLane:
         self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._link = link
         if config.decoder != "ar" and link is None:
-            self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {})
+            self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {}, progress)
         try:
             self._loaded = pool.target(
                 config.target, config.recipe, self._devices[0], progress, config.backend
@@ -59,7 +59,7 @@ class DecodeLane:
                 progress(f"loading draft {config.draft}", None)
                 assert self._link.info
             progress("warming up", None)
-            self._warm()
+            self._warm(progress)
         except BaseException:
             self.close()
             raise
@@ -302,8 +302,8 @@ class DecodeLane:
             truth += sheet.emitted
         return truth
 
-    def _warm(self) -> None:
+    def _warm(self, progress: Progress) -> None:
         taps = self._link.info.tap_layers if self._link else ()
         row_counts = (1,) if self._link is None else (1, self.config.draft_len + 1)
         with torch.inference_mode():
-            self._target.warm(row_counts, taps)
+            self._target.warm(row_counts, taps, progress)

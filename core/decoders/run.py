@@ -157,6 +157,7 @@ class Run:
         sheet.margin = verified.rows.margin(accepted_len)
         sheet.target_weight_bytes = self.target.model.weight_bytes
         positions = len(self.target.held) + len(verified.choices)
+        sheet.target_launches = verified.launches
         sheet.target_kv_bytes = positions * self.target.kv.bytes_per_token
 
     def _emit(self, candidates: list[int]) -> tuple[list[int], list[str]]:

@@ -13,6 +13,7 @@ from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_n
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import UsageError
 from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.pool import Progress
 
 
 def fan_out_of(config: LaneConfig) -> tuple[int, ...]:
@@ -27,8 +28,11 @@ def open_link(
     cache_dir: Path,
     clock: Callable[[], int],
     cores: Mapping[str, int],
+    progress: Progress,
 ) -> DraftLink:
     """The drafter `config` names, on the last of `devices`: a worker, which starts loading at once, or here.
+
+    `progress` is told what loading does here.
 
     Raises: UsageError or SpecmonError where there is no such drafter (a worker says so when it is first asked).
     """
@@ -46,7 +50,7 @@ def open_link(
     )
     if len(devices) == 1:
         with torch.inference_mode():
-            return InlineLink(build_drafter(spec), clock)
+            return InlineLink(build_drafter(spec, progress), clock)
     return WorkerLink(build_drafter, (spec,), device=device, core=cores.get(device), clock=clock)
 
 

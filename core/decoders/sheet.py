@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from specmon.core.drafters.base import Drafted, Prepared, Proposal, Verdict, Work
+from specmon.core.drafters.base import Drafted, Prepared, Proposal, Verdict, Work, both
 from specmon.core.events import Branch, DeviceBytes, MissReason, Round, Span, SpanKind
 
 _PROBABILITY_DIGITS = 4  # what a screen can show; unrounded they would be half of a recording
@@ -37,6 +37,7 @@ class Sheet:
     target_weight_bytes: int = 0
     target_kv_bytes: int = 0
     target_handoff_bytes: int = 0
+    target_launches: int | None = None
     draft_work: Work = field(default_factory=Work)
     draft_handoff_bytes: int = 0
 
@@ -92,6 +93,7 @@ class Sheet:
             features=self.proposal.features,
             spans=tuple(sorted(self.spans, key=lambda span: (span.start, span.device))),
             bytes=self._bytes(),
+            host_launches=both(self.target_launches, self.draft_work.launches),
         )
 
     def _bytes(self) -> tuple[DeviceBytes, ...]:

@@ -14,16 +14,20 @@ from torch import Tensor
 from specmon.core.decoders.choose import Chooser
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, RowsOut
-from specmon.core.models.pool import LoadedModel
+from specmon.core.models.pool import LoadedModel, Progress
 from specmon.core.models.prefill import chunk_plan
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """The target's own choice after each row, greedy or sampled, and what else the pass gave."""
+    """The target's own choice after each row, greedy or sampled, and what else the pass gave.
+
+    `launches`: the host's, None where they are not counted: those of sampling are not.
+    """
 
     choices: list[int]
     rows: RowsOut
+    launches: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +61,12 @@ class Target:
         self._passes = loaded.open(self.kv, graphs=graphs)
         self.held: list[int] = []
 
-    def warm(self, row_counts: Sequence[int], taps: Sequence[int]) -> None:
+    def warm(self, row_counts: Sequence[int], taps: Sequence[int], progress: Progress) -> None:
         """Run each row count once before anything is held, so that no kernel is compiled or captured in a turn."""
-        for n_rows in row_counts:
+        for done, n_rows in enumerate(row_counts):
+            if self._passes.captures:
+                rows = "1 row" if n_rows == 1 else f"{n_rows} rows"
+                progress(f"capturing graphs: verify {rows}", done / len(row_counts))
             self._passes.rows([0] * n_rows, 0, taps, logits=False)
 
     def reusable(self, tokens: Sequence[int]) -> int:
@@ -100,10 +107,10 @@ class Target:
         start = len(self.held)
         out = self._passes.rows(tokens, start, taps, logits=not chooser.is_greedy)
         if chooser.is_greedy:
-            return Verified(choices=out.greedy, rows=out)
+            return Verified(choices=out.greedy, rows=out, launches=out.launches)
         assert out.logits_RV is not None
         positions = list(range(start + 1, start + 1 + len(tokens)))
-        return Verified(choices=chooser.choose(out.logits_RV, positions), rows=out)
+        return Verified(choices=chooser.choose(out.logits_RV, positions), rows=out, launches=None)
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Of the rows just verified, the first len(tokens) stay: the cursor moves past them."""

@@ -80,18 +80,28 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Counted work of one stretch on the draft device: forward passes, bytes read, launches from the host."""
+    """Counted work of one stretch on the draft device: forward passes, bytes read, launches from the host.
+
+    `launches` is None where some of the work's are not counted.
+    """
 
     forwards: int = 0
     weight_bytes: int = 0
     kv_bytes: int = 0
+    launches: int | None = 0
 
     def __add__(self, other: Work) -> Work:
         return Work(
             forwards=self.forwards + other.forwards,
             weight_bytes=self.weight_bytes + other.weight_bytes,
             kv_bytes=self.kv_bytes + other.kv_bytes,
+            launches=both(self.launches, other.launches),
         )
+
+
+def both(a: int | None, b: int | None) -> int | None:
+    """Their sum, unknown where one is."""
+    return None if a is None or b is None else a + b
 
 
 @dataclass(frozen=True, kw_only=True)

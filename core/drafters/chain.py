@@ -4,8 +4,10 @@ The model behind it (an independent draft model or an EAGLE-3 head) is a `Steppe
 context and the last proposal; branches write to scratch slots after it and are moved down when adopted, so a rejection
 only moves a cursor and a hit copies at most K slots.
 
-A proposal d_1 … d_K takes K steps; the step that feeds d_K, whose logits guess the bonus after K acceptances, is the first
-thing `prepare` does. Shapes: R rows, V vocabulary, D hidden size.
+A proposal d_1 … d_K takes K passes, the first of which feeds what was confirmed: one piece of work for the stepper. In SD
+an accepted d_K is fed with the bonus, by the next draft. SSD needs the pass that feeds d_K, whose logits guess the bonus
+after K acceptances: it is the first thing `prepare` does, while the target verifies.
+Shapes: R rows, V vocabulary, D hidden size.
 """
 
 from __future__ import annotations
@@ -17,15 +19,19 @@ from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, Outcome, Prepared, Proposal, Work
 from specmon.core.drafters.branches import BranchBatch, Guess, likely_outcomes
-from specmon.core.drafters.line import Line, Stepper, best_tokens
-from specmon.core.models.placement import Rows
+from specmon.core.drafters.line import Line, Stepper, feed_last
 
 
 class ChainDrafter:
-    """Greedy chain drafts and SSD branches with a `Stepper`."""
+    """Greedy chain drafts and SSD branches with a `Stepper`.
 
-    def __init__(self, stepper: Stepper) -> None:
+    Args:
+        branches: drafts keep what branches start from; without it `prepare` raises ValueError.
+    """
+
+    def __init__(self, stepper: Stepper, *, branches: bool = True) -> None:
         self.stepper = stepper
+        self._branches = branches
         self.info = stepper.info
         self._device = stepper.kv.keys(0).device
         self._context: list[int] = []
@@ -48,24 +54,25 @@ class ChainDrafter:
             self._feed_confirmed(len(tokens) - 1)
 
     def draft(self, draft_len: int) -> Proposal:
-        logits, carry = self._feed_confirmed()
-        line = Line(logits=[logits], carries=[carry], source="real" if self.stepper.corrects else None)
-        for i in range(draft_len):
-            (tokens,), (probs,) = best_tokens(self.stepper, line.logits[-1], 1)
-            line.propose(tokens[0], probs[0])
-            if i + 1 < draft_len:
-                self._step_line(line)
+        tokens, features = self._unfed()
+        first, self._valid = self._valid, len(self._context)
+        line = self.stepper.draft(tokens, first, features, draft_len, guesses=self._branches)
+        self._count_pass(self._valid, launches=line.launches)
+        for i in range(1, draft_len):
+            self._count_pass(self._valid + i - self.stepper.lag, launches=0)  # the line's are all of them
         self._line, self._branch_lines = line, {}
         return line.proposal()
 
     def prepare(
         self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
     ) -> list[Prepared]:
+        if not self._branches:
+            raise ValueError("this drafter keeps nothing to start branches from")
         line = self._line
         if self._valid < len(self._context):  # an adopted branch was drafted from predicted features
             line.logits[0], line.carries[0] = self._feed_confirmed()
         if len(line.logits) == len(line.tokens):
-            self._step_line(line)
+            self._count_pass(feed_last(self.stepper, line, len(self._context)) + 1)
         if arrived() is not None:
             return []
         guesses = likely_outcomes(self.stepper, self._line, fan_out)
@@ -112,30 +119,26 @@ class ChainDrafter:
 
     def _feed_confirmed(self, end: int | None = None) -> tuple[Tensor, Tensor | None]:
         """Feed the confirmed tokens that have no good slots yet, up to position `end`."""
+        tokens, features = self._unfed(end)
+        logits, carry = self.stepper.feed(tokens, self._valid, features)
+        self._valid += len(tokens)
+        self._count_pass(self._valid)
+        return logits, carry
+
+    def _unfed(self, end: int | None = None) -> tuple[list[int], Tensor | None]:
+        """The confirmed tokens that have no good slots yet, up to position `end`, and the features they are fed with."""
         tokens = self._context[self._valid : end]
         features = None
         if self._features is not None:
             features, self._features = self._features[: len(tokens)], self._features[len(tokens) :]
-        logits, carry = self.stepper.feed(tokens, self._valid, features)
-        self._valid += len(tokens)
-        self._count(1, self._valid)
-        return logits, carry
+        return tokens, features
 
-    def _step_line(self, line: Line) -> None:
-        """Feed the line's last token."""
-        slot = len(self._context) + len(line.tokens) - 1 - self.stepper.lag
-        ids = torch.tensor(line.tokens[-1:], device=self._device)
-        logits, carry = self.stepper.step(ids, line.carries[-1], Rows(slot, 1))
-        line.logits.append(logits)
-        line.carries.append(carry)
-        line.fed += 1
-        self._count(1, slot + 1)
-
-    def _count(self, forwards: int, kv_positions: int) -> None:
+    def _count_pass(self, kv_positions: int, *, launches: int | None = None) -> None:
         self._work += Work(
-            forwards=forwards,
-            weight_bytes=forwards * self.info.weight_bytes,
+            forwards=1,
+            weight_bytes=self.info.weight_bytes,
             kv_bytes=kv_positions * self.info.kv_bytes_per_token,
+            launches=launches,
         )
 
     def _draft_branches(
@@ -150,7 +153,7 @@ class ChainDrafter:
             outcome = outcome or arrived()
             if outcome is not None and not batch.keep_only(outcome.key):
                 break
-            self._count(1, batch.step(step))
+            self._count_pass(batch.step(step))
         else:
             ready_at = clock()
         self._branch_lines = batch.lines if ready_at is not None else {}

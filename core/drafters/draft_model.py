@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
+from specmon.core.drafters.line import Line
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, Passes
 from specmon.core.models.placement import Placement, Rows
+from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.transformer import Transformer
 
@@ -33,10 +35,16 @@ class DraftModelStepper:
             kv_bytes_per_token=kv.bytes_per_token,
         )
 
-    def warm(self) -> None:
-        """Run the row counts a draft uses once, so that none is compiled or captured in a turn."""
-        for n_rows in (1, 2):
-            self._rows([0] * n_rows, 0)
+    def warm(self, draft_len: int, *, guesses: bool, progress: Progress) -> None:
+        """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn."""
+        shapes = [(1, draft_len)] if guesses else [(1, draft_len), (2, draft_len)]
+        for done, (n_rows, steps) in enumerate(shapes):
+            if self._passes.captures:
+                after = "1 token" if n_rows == 1 else f"{n_rows} tokens"
+                progress(f"capturing graphs: draft {steps} after {after}", done / len(shapes))
+            self._passes.chain([0] * n_rows, 0, steps, logits=guesses)
+        if guesses:
+            self._rows([0], 0)  # feeds a draft's last token
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
@@ -48,6 +56,25 @@ class DraftModelStepper:
             logits, _ = self._passes.prefill(ids[start - first : start - first + length], start, ())
         assert logits is not None
         return logits, None
+
+    def draft(
+        self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
+    ) -> Line:
+        """Append confirmed tokens and propose `count` after them: one chain, read from the device once."""
+        if len(tokens) > MAX_ROWS:
+            self.feed(tokens[:-1], first, None)
+            tokens, first = tokens[-1:], first + len(tokens) - 1
+        out = self._passes.chain(tokens, first, max(count, 1), logits=guesses)
+        seen = out.logits_SV
+        logits = [seen[i : i + 1] for i in range(len(seen))] if seen is not None else []
+        return Line(
+            tokens=out.tokens[:count],
+            probs=out.probs[:count],
+            logits=logits,
+            carries=[None] * len(logits),
+            fed=max(count - 1, 0),
+            launches=out.launches,
+        )
 
     def step(self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement) -> tuple[Tensor, None]:
         """Feed one proposed token in each of R rows; logits [R, V]."""

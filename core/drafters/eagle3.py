@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
+from specmon.core.drafters.line import Line, draft_by_steps
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
@@ -101,6 +102,12 @@ class Eagle3Stepper:
             out = self.model.layer(ids[part], features[part], self.kv, placement)
         assert out is not None
         return out[0][-1:], out[1][-1:]
+
+    def draft(
+        self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
+    ) -> Line:
+        """Append confirmed tokens with their features and propose `count`; the logits are there anyway."""
+        return draft_by_steps(self, tokens, first, features_ND, count)
 
     def step(
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo, Proposal
 from specmon.core.models.kv import KvCache
-from specmon.core.models.placement import Placement
+from specmon.core.models.placement import Placement, Rows
+from specmon.kernels.head.reference import top_rows
 
 
 class Stepper(Protocol):
@@ -30,6 +31,15 @@ class Stepper(Protocol):
         """Append confirmed tokens at positions first …; logits [1, V] after the last one, and its carry [1, D]."""
         ...
 
+    def draft(
+        self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
+    ) -> Line:
+        """Append confirmed tokens as `feed` does and propose `count` after them, each but the last fed.
+
+        `guesses`: the line must hold the logits that branches start from.
+        """
+        ...
+
     def step(
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
@@ -45,7 +55,8 @@ class Stepper(Protocol):
 class Line:
     """A proposal with what is needed to go on from any of its tokens.
 
-    logits[i] and carries[i] are those after i proposed tokens were fed; `fed` counts the proposed tokens with a slot.
+    logits[i] and carries[i] are those after i proposed tokens were fed; `fed` counts the proposed tokens with a slot;
+    `launches`: the host's, where they are counted.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -54,6 +65,7 @@ class Line:
     carries: list[Tensor | None] = field(default_factory=list)
     fed: int = 0
     source: Literal["real", "predicted"] | None = None
+    launches: int | None = None
 
     def proposal(self) -> Proposal:
         return Proposal(tokens=tuple(self.tokens), probs=tuple(self.probs), features=self.source)
@@ -63,9 +75,32 @@ class Line:
         self.probs.append(prob)
 
 
+def draft_by_steps(
+    stepper: Stepper, tokens: list[int], first: int, features_ND: Tensor | None, count: int
+) -> Line:
+    """`Stepper.draft` with a `feed` and a `step` a token, each read from the device."""
+    logits, carry = stepper.feed(tokens, first, features_ND)
+    line = Line(logits=[logits], carries=[carry], source="real" if stepper.corrects else None)
+    for i in range(count):
+        (token,), (prob,) = best_tokens(stepper, line.logits[-1], 1)
+        line.propose(token[0], prob[0])
+        if i + 1 < count:
+            feed_last(stepper, line, first + len(tokens))
+    return line
+
+
+def feed_last(stepper: Stepper, line: Line, n_context: int) -> int:
+    """Feed the line's last token, proposed after `n_context` tokens. Returns: its slot."""
+    slot = n_context + len(line.tokens) - 1 - stepper.lag
+    ids = torch.tensor(line.tokens[-1:], device=stepper.kv.keys(0).device)
+    logits, carry = stepper.step(ids, line.carries[-1], Rows(slot, 1))
+    line.logits.append(logits)
+    line.carries.append(carry)
+    line.fed += 1
+    return slot
+
+
 def best_tokens(stepper: Stepper, logits_RV: Tensor, count: int) -> tuple[list[list[int]], list[list[float]]]:
     """The `count` likeliest tokens of each row, as target ids, and their probabilities; read from the device at once."""
-    logits_RV = logits_RV.float()
-    top, index = logits_RV.max(dim=-1, keepdim=True) if count == 1 else logits_RV.topk(count, dim=-1)
-    probs = torch.exp(top - torch.logsumexp(logits_RV, dim=-1, keepdim=True))
+    index, probs = top_rows(logits_RV, count)
     return stepper.token_ids(index).tolist(), probs.tolist()

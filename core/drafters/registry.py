@@ -19,12 +19,16 @@ from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.pool import open_passes, stream
+from specmon.core.models.pool import Progress, open_passes, stream
 from specmon.core.models.recipe import draft_recipe, resolve_recipe
 from specmon.core.models.source import EMBEDDED, open_model
 
 SHIPPED_DRAFT = "smollm2-draft-16m"
 SHIPPED_EAGLE3 = "smollm2-eagle3"
+
+
+def _silent(what: str, part: float | None) -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +70,21 @@ def resolve_name(draft: str, target: str) -> str:
     return draft
 
 
-def build_drafter(spec: DrafterSpec) -> Drafter:
-    """Build the drafter `spec` names, on its device.
+def build_drafter(spec: DrafterSpec, progress: Progress = _silent) -> Drafter:
+    """Build the drafter `spec` names, on its device. `progress` is told what loading does.
 
     Raises: SpecmonError where it does not fit the target; UsageError where there is none of that name.
     """
     kind, _, rest = spec.name.partition(":")
     build = _BY_KIND.get(kind, _build_model)
-    return build(spec, rest)
+    return build(spec, rest, progress)
 
 
-def _build_ngram(spec: DrafterSpec, rest: str) -> Drafter:
+def _build_ngram(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     return NgramDrafter()
 
 
-def _build_scripted(spec: DrafterSpec, rest: str) -> Drafter:
+def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     alpha = _accuracy(rest)
     target = open_model(spec.target, spec.cache_dir)
     plan = AccuracyPlan(alpha, seed=spec.seed)
@@ -99,7 +103,7 @@ def _accuracy(text: str) -> float:
     return alpha
 
 
-def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
+def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
     recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file, spec.backend), spec.device)
     own, wanted = source.file.config, target.file.config
@@ -128,17 +132,16 @@ def _build_model(spec: DrafterSpec, rest: str) -> Drafter:
         )
         head = load_eagle3(source.file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
         return ChainDrafter(Eagle3Stepper(head, cache(1), source.label))
-    model = build_transformer(
-        source.file, recipe, spec.device, max_positions=n_slots, progress=lambda what, part: None
-    )
+    model = build_transformer(source.file, recipe, spec.device, max_positions=n_slots, progress=progress)
     kv = cache(own.n_layers)
     passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
     stepper = DraftModelStepper(model, kv, passes, source.label)
-    stepper.warm()
-    return ChainDrafter(stepper)
+    branches = spec.n_branches > 0
+    stepper.warm(spec.draft_len, guesses=branches, progress=progress)
+    return ChainDrafter(stepper, branches=branches)
 
 
-_BY_KIND: dict[str, Callable[[DrafterSpec, str], Drafter]] = {
+_BY_KIND: dict[str, Callable[[DrafterSpec, str, Progress], Drafter]] = {
     "ngram": _build_ngram,
     "scripted": _build_scripted,
 }

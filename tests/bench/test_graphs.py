@@ -62,13 +62,20 @@ def test_lane_hands_its_choice_to_target_and_drafter_and_says_what_it_changes(
 def test_drafter_spec_of_a_link_carries_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     specs: list[DrafterSpec] = []
 
-    def build(spec: DrafterSpec) -> Any:
+    def build(spec: DrafterSpec, progress: Any) -> Any:
         specs.append(spec)
         raise UsageError("enough")
 
     monkeypatch.setattr("specmon.core.decoders.setup.build_drafter", build)
     with pytest.raises(UsageError):
-        open_link(LaneConfig(decoder="sd", graphs=False), ("cpu:0",), tmp_path, lambda: 0, {})
+        open_link(
+            LaneConfig(decoder="sd", graphs=False),
+            ("cpu:0",),
+            tmp_path,
+            lambda: 0,
+            {},
+            lambda what, part: None,
+        )
     assert [spec.graphs for spec in specs] == [False]
 
 

@@ -9,10 +9,13 @@ import torch
 from tests.tiny_models import FAMILIES, TinyModels
 from torch import Tensor
 
+from specmon.core.decoders.lane import DecodeLane
 from specmon.core.drafters.scripted import Step
+from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import Sampling
 from specmon.core.models.kv import KvCache
 from specmon.core.models.placement import Chunk, Rows
+from specmon.core.models.pool import LoadedModel
 from specmon.kernels.attention.reference import attend_rows
 from specmon.kernels.linear import DenseLinear
 from specmon.kernels.rmsnorm.reference import rmsnorm
@@ -162,6 +165,18 @@ def test_attention_rows_stand_alone_on_cuda(dtype: torch.dtype, length: int) -> 
     assert_rows_stand_alone(attend, torch.randn(9, 64, device="cuda:0").to(dtype))
 
 
+def cache(loaded: LoadedModel, n_slots: int) -> KvCache:
+    config = loaded.model.config
+    return KvCache(
+        n_layers=config.n_layers,
+        n_kv_heads=config.n_kv_heads,
+        head_dim=config.head_dim,
+        n_slots=n_slots,
+        dtype=loaded.recipe.kv,
+        device="cuda:0",
+    )
+
+
 @pytest.mark.gpu
 @RECIPES
 @pytest.mark.parametrize("family", FAMILIES)
@@ -169,15 +184,7 @@ def test_passes_of_any_size_give_the_same_bits_on_cuda(
     tiny: TinyModels, bench: Bench, recipe: str, family: str
 ) -> None:
     loaded = bench.pool.target(str(tiny.target(family)), recipe, "cuda:0", lambda what, fraction: None)
-    config, tokens = loaded.model.config, torch.arange(20, 68, device="cuda:0")
-    kv = KvCache(
-        n_layers=config.n_layers,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        n_slots=64,
-        dtype=loaded.recipe.kv,
-        device="cuda:0",
-    )
+    tokens, kv = torch.arange(20, 68, device="cuda:0"), cache(loaded, n_slots=64)
     loaded.model.hidden(tokens[:32], kv, Chunk(0, 32))
 
     def decode(size: int) -> Tensor:
@@ -189,3 +196,100 @@ def test_passes_of_any_size_give_the_same_bits_on_cuda(
     alone = decode(1)
     for size in (2, 3, 5, 8, 15, 16):
         assert torch.equal(decode(size), alone), size
+
+
+# --- whole drafts, and what the host launches -------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graphs", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_draft_in_one_graph_has_the_bits_of_single_rows(
+    tiny: TinyModels, bench: Bench, family: str, graphs: bool
+) -> None:
+    loaded = bench.pool.target(str(tiny.target(family)), "bf16", "cuda:0", lambda what, fraction: None)
+    drafting, stepping = loaded.open(cache(loaded, 400), graphs=graphs), loaded.open(cache(loaded, 400))
+    for prompt_len in (11, 250, 30):  # the second crosses a chunk of keys; buffers and graphs serve all three
+        prompt = (torch.arange(prompt_len, device="cuda:0") * 7 + prompt_len) % 90
+        for passes in (drafting, stepping):
+            passes.prefill(prompt, 0, ())
+        for n_rows, steps in ((1, 4), (2, 4), (2, 5), (5, 1), (16, 15)):
+            fed, start = [(3 * i + n_rows) % 90 for i in range(n_rows)], prompt_len
+            drafted = drafting.chain(fed, start, steps, logits=True)
+            silent = drafting.chain(fed, start, steps, logits=False)
+            assert drafted.logits_SV is not None
+            for i in range(steps):
+                out = stepping.rows(fed, start, (), logits=True)
+                assert out.logits_RV is not None
+                assert out.probs is not None
+                assert torch.equal(drafted.logits_SV[i], out.logits_RV[-1]), (n_rows, steps, i)
+                assert drafted.tokens[i] == out.greedy[-1]
+                assert drafted.probs[i] == out.probs[-1]
+                fed, start = [drafted.tokens[i]], start + len(fed)
+            assert (silent.tokens, silent.probs, silent.logits_SV) == (drafted.tokens, drafted.probs, None)
+            soft = drafted.logits_SV.softmax(dim=1).amax(dim=1).tolist()
+            assert drafted.probs == pytest.approx(soft, rel=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graphs", [True, False])
+def test_drafts_of_one_graph_change_no_token(tiny: TinyModels, bench: Bench, graphs: bool) -> None:
+    config = {"recipe": "bf16", "devices": "cuda:0", "graphs": graphs}
+    target, draft = tiny.target("qwen2"), str(tiny.draft("qwen2"))
+    lanes = [bench.lane(target, **config)]
+    lanes += [bench.lane(target, d, draft=draft, fan_out=(2,), **config) for d in ("sd", "ssd")]
+
+    for prompt in ("the cat sat", "0123456789" * 40, "the cat sat on"):
+        ar, sd, ssd = (lane.decode(prompt, max_new_tokens=64).tokens for lane in lanes)
+        assert ar == sd == ssd
+
+
+@pytest.mark.gpu
+def test_host_launches_a_graph_for_the_draft_and_one_for_verification(tiny: TinyModels, bench: Bench) -> None:
+    config = {"recipe": "bf16", "devices": "cuda:0", "draft": str(tiny.draft())}
+    ar, sd = (bench.lane(tiny.target(), d, **config).decode(max_new_tokens=48) for d in ("ar", "sd"))
+    hot = Sampling(temperature=0.8)
+    sampled = bench.lane(tiny.target(), "sd", **config).decode(sampling=hot, max_new_tokens=8)
+
+    assert {r.host_launches for r in ar.rounds} == {1}
+    assert {r.host_launches for r in sd.rounds} == {2}
+    assert {r.host_launches for r in sampled.rounds} == {None}  # sampling's launches are not counted
+
+
+@pytest.mark.gpu
+def test_without_graphs_every_kernel_and_copy_is_a_launch(tiny: TinyModels, bench: Bench) -> None:
+    config = {"recipe": "bf16", "devices": "cuda:0", "graphs": False, "draft": str(tiny.draft())}
+    lane, sd = bench.lane(tiny.target(), **config), bench.lane(tiny.target(), "sd", **config)
+    n_layers = bench.pool.target(
+        str(tiny.target()), "bf16", "cuda:0", lambda what, fraction: None
+    ).model.config.n_layers
+    one_pass = 1 + 5 * n_layers + 2  # embedding; qkv, attention, o, gate and up, down; head and its winner
+
+    assert {r.host_launches for r in lane.decode().rounds} == {one_pass + 1}  # and the cursor's copy
+    assert all(r.host_launches is not None and r.host_launches > 4 * one_pass for r in sd.decode().rounds)
+
+
+@pytest.mark.gpu
+def test_capturing_says_what_it_captures(tiny: TinyModels, bench: Bench) -> None:
+    said: list[str] = []
+    lane = DecodeLane(
+        LaneConfig(
+            decoder="sd",
+            target=str(tiny.target()),
+            draft=str(tiny.draft()),
+            recipe="bf16",
+            devices="cuda:0",
+            draft_len=3,
+        ),
+        pool=bench.pool,
+        progress=lambda what, fraction: said.append(what),
+        clock=lambda: 0,
+    )
+    lane.close()
+
+    assert [what for what in said if what.startswith("capturing")] == [
+        "capturing graphs: draft 3 after 1 token",
+        "capturing graphs: draft 3 after 2 tokens",
+        "capturing graphs: verify 1 row",
+        "capturing graphs: verify 4 rows",
+    ]

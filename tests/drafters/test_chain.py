@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
+import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import Outcome, Prepared, Proposal
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
+from specmon.core.drafters.draft_model import DraftModelStepper
+from specmon.core.models.passes import ChainOut, Passes, ReferencePasses, RowsOut
 
 Features = Callable[[Sequence[int], int, int], Tensor]
 Make = Callable[[], ChainDrafter]
@@ -276,3 +280,107 @@ def test_work_counts_forwards_and_bytes(new_draft_model: Make) -> None:
     positions = sum(len(START) + i for i in range(K))
     assert work.kv_bytes == positions * info.kv_bytes_per_token
     assert drafter.take_work().forwards == 0
+
+
+# --- one chain a draft ------------------------------------------------------------------------------------------
+
+
+class CountedPasses:
+    """Passes that say what they were asked for, and that each is one launch."""
+
+    captures, chunk = False, 256
+
+    def __init__(self, passes: Passes) -> None:
+        self._passes = passes
+        self.asked: list[tuple[str, int, int, bool]] = []
+
+    def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        return self._passes.prefill(ids_N, start, taps)
+
+    def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
+        self.asked.append(("rows", len(tokens), start, logits))
+        return replace(self._passes.rows(tokens, start, taps, logits=logits), launches=1)
+
+    def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
+        self.asked.append((f"chain of {steps}", len(tokens), start, logits))
+        return replace(self._passes.chain(tokens, start, steps, logits=logits), launches=1)
+
+
+@pytest.fixture
+def counted(new_draft_model: Make) -> Callable[[bool], tuple[ChainDrafter, CountedPasses]]:
+    def build(branches: bool) -> tuple[ChainDrafter, CountedPasses]:
+        stepper = new_draft_model().stepper
+        assert isinstance(stepper, DraftModelStepper)
+        passes = CountedPasses(ReferencePasses(stepper.model, stepper.kv))
+        again = DraftModelStepper(stepper.model, stepper.kv, passes, "tiny")
+        return ChainDrafter(again, branches=branches), passes
+
+    return build
+
+
+Counted = Callable[[bool], tuple[ChainDrafter, CountedPasses]]
+
+
+def test_a_draft_for_sd_is_one_chain_without_logits(counted: Counted) -> None:
+    drafter, passes = counted(False)
+    drafter.begin(START, None, 0)
+    drafter.take_work()
+    passes.asked.clear()
+
+    first = drafter.draft(K)
+    launches = [drafter.take_work().launches]
+    drafter.commit(Outcome(accepted=first.tokens, bonus=40))
+    drafter.draft(K)
+    launches.append(drafter.take_work().launches)
+
+    n = len(START)
+    assert passes.asked == [(f"chain of {K}", 1, n - 1, False), (f"chain of {K}", 2, n + K - 1, False)]
+    assert launches == [1, 1]
+    with pytest.raises(ValueError, match="branches"):
+        drafter.prepare((1,), K, lambda: 1, lambda: None)
+
+
+def test_a_draft_for_ssd_keeps_logits_and_feeds_its_last_token_while_it_prepares(counted: Counted) -> None:
+    drafter, passes = counted(True)
+    drafter.begin(START, None, 0)
+    drafter.take_work()
+    passes.asked.clear()
+
+    drafter.draft(K)
+    assert drafter.take_work().launches == 1
+    drafter.prepare((0, 0, 0, 2), K, lambda: 1, lambda: None)
+
+    n = len(START)
+    assert passes.asked == [(f"chain of {K}", 1, n - 1, True), ("rows", 1, n + K - 1, True)]
+    assert drafter.take_work().launches is None  # branches run on torch's ops
+
+
+@pytest.mark.parametrize(
+    ("branches", "warmed"),
+    [(False, ["chain of 4", "chain of 4"]), (True, ["chain of 4", "rows"])],
+)
+def test_warming_runs_what_a_turn_will_run(counted: Counted, branches: bool, warmed: list[str]) -> None:
+    drafter, passes = counted(branches)
+    said: list[str] = []
+    passes.captures = True
+    assert isinstance(drafter.stepper, DraftModelStepper)
+
+    drafter.stepper.warm(4, guesses=branches, progress=lambda what, part: said.append(what))
+
+    assert [kind for kind, *_ in passes.asked] == warmed
+    assert said == [
+        f"capturing graphs: draft 4 after {n}" for n in (["1 token"] if branches else ["1 token", "2 tokens"])
+    ]
+
+
+def test_confirmed_tokens_beyond_a_pass_are_fed_before_the_draft(counted: Counted) -> None:
+    drafter, _ = counted(False)
+    text = [(7 * i) % 90 + 5 for i in range(24)]
+    drafter.begin(text[:2], None, 0)
+    drafter.commit(Outcome(accepted=tuple(text[2:23]), bonus=text[23]))
+
+    found = drafter.draft(K)
+
+    assert (
+        found.tokens == Follower(counted(False)[0], lambda *_: torch.empty(0), text).drafter.draft(K).tokens
+    )
