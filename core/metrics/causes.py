@@ -19,7 +19,7 @@ from specmon.core.metrics.ledger import LaneMetrics
 from specmon.core.metrics.round_time import RoundTime
 from specmon.core.metrics.slots import padded_rows, unused_branches
 from specmon.core.metrics.spans import intersect, measure, round_windows, spans_of
-from specmon.core.metrics.text import ms, percent
+from specmon.core.metrics.text import launches, ms, percent
 from specmon.core.metrics.throttle import throttled
 from specmon.core.metrics.turn import TurnMetrics
 
@@ -108,13 +108,13 @@ def launch_bound(judged: Judged) -> Cause | None:
     idle_ns = time.idle_ns
     if idle_ns < IDLE_SHARE * time.round_ns:
         return None
-    launches = "" if time.launches is None else f", {time.launches:,.0f} host launches a round"
+    given = "" if time.launches is None else f", {launches(time.launches)} a round"
     share = percent(idle_ns, time.round_ns)
     return _cause(
         "launch-bound",
         time.round_ns / max(time.round_ns - idle_ns, 1.0),
-        f"launch-bound: no device works for {ms(idle_ns)} of {ms(time.round_ns)} ms a round ({share}){launches}.",
-        f"launch-bound: devices idle {share} of {ms(time.round_ns)} ms{launches}",
+        f"launch-bound: no device works for {ms(idle_ns)} of {ms(time.round_ns)} ms a round ({share}){given}.",
+        f"launch-bound: devices idle {share} of {ms(time.round_ns)} ms{given}",
         "time without any device busy ÷ round",
         f"{ms(idle_ns)} ÷ {ms(time.round_ns)}",
         f"{share}; from {percent(IDLE_SHARE, 1)} on the host bounds the round",

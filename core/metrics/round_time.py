@@ -88,7 +88,6 @@ def round_time(turn: TurnMetrics, last: int | None = None) -> RoundTime | None:
     for round_ in rounds:
         counts.add(round_)
     floor = target_floor_ns(turn, first, turn.n_rounds - 1)
-    launches = [r.host_launches for r in rounds if r.host_launches is not None]
     return RoundTime(
         n_rounds=len(rounds),
         shares=shares(rounds),
@@ -100,8 +99,14 @@ def round_time(turn: TurnMetrics, last: int | None = None) -> RoundTime | None:
         t_branch=_branch_draft_ns(rounds),
         floor_ns=None if floor is None else floor / len(rounds),
         acceptance=counts,
-        launches=ratio(sum(launches), len(launches)),
+        launches=launches_a_round(rounds),
     )
+
+
+def launches_a_round(rounds: Sequence[Round]) -> float | None:
+    """Mean host launches of the rounds that count them; None where none does."""
+    known = [r.host_launches for r in rounds if r.host_launches is not None]
+    return ratio(sum(known), len(known))
 
 
 def _draft_ns_per_token(rounds: Sequence[Round]) -> float | None:

@@ -8,6 +8,7 @@ from specmon.core.events import Decoder, StopReason
 from specmon.core.metrics.bandwidth import sol_fraction
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.race import Unlike, is_whole, race_turns, race_verdicts, reference_lane
+from specmon.core.metrics.round_time import launches_a_round
 from specmon.core.metrics.spans import overlap
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
@@ -35,6 +36,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     sol_fraction: float | None
     stop_reason: StopReason | None
     session: str | None
+    host_launches_per_round: float | None
 
 
 class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +88,7 @@ def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
         sol_fraction=sol_fraction(turn),
         stop_reason=None if turn.end is None else turn.end.stop_reason,
         session=session,
+        host_launches_per_round=launches_a_round(turn.rounds),
     )
 
 

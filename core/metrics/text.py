@@ -13,6 +13,12 @@ def ms(ns: float) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3f}"
 
 
+def launches(mean: float) -> str:
+    """What the host launches, as "1 host launch" or "412 host launches"."""
+    shown = f"{mean:,.0f}"
+    return f"{shown} host launch{'' if shown == '1' else 'es'}"
+
+
 def percent(part: float, whole: float) -> str:
     """`part` ÷ `whole` as "92 %"."""
     return f"{100 * part / whole:.0f} %" if whole else "n/a"

@@ -30,6 +30,7 @@ FIELDS = [
     "sol_fraction",
     "stop_reason",
     "session",
+    "host_launches_per_round",
 ]
 
 

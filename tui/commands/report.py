@@ -9,6 +9,7 @@ import msgspec
 from specmon.core.events import AnyEvent, Event, Prefill, Round, TurnEnd
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.summary import RaceSummary, Summary, race_summary, summary
+from specmon.core.metrics.text import launches
 from specmon.tui.commands.output import note, say, write_json
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def summary_lines(figures: Summary, *, incomplete: bool = False) -> list[str]:
         _figure("{:.2f} ms/token", figures.ms_per_token),
         _figure("prefill {:.0f} ms", figures.prefill_ms),
         _figure("overlap {:.0f} ms", figures.overlap_ms),
+        _launches(figures.host_launches_per_round),
         _figure("stopped by {}", figures.stop_reason),
     ]
     setup = [
@@ -119,6 +121,10 @@ def race_lines(figures: RaceSummary) -> list[str]:
     reference = figures.ratios.index(1.0) if 1.0 in figures.ratios else 0  # those before it have no ratio
     basis = f" Lane {'ABCD'[reference]} is the reference." if reference else ""
     return [*rows, outputs[figures.equal] + basis]
+
+
+def _launches(mean: float | None) -> str:
+    return "" if mean is None else f"{launches(mean)} a round"
 
 
 def _figure(form: str, value: object) -> str:

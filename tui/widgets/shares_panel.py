@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from specmon.core.metrics.formulas import Formula
 from specmon.core.metrics.round_time import RoundTime, round_time
 from specmon.core.metrics.spans import Shares
+from specmon.core.metrics.text import launches
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.core.metrics.turn_time import turn_time
 from specmon.core.metrics.why import why
@@ -51,8 +52,8 @@ def render_shares(view: View, width: int, height: int) -> list[Line]:
     if lane is None or turn is None or time is None:
         title = Title(number=4, name="where the round goes", note=[])
         return in_panel(title, [[("no round yet", "muted")]], width, height, signs)
-    launches = "" if time.launches is None else f", {time.launches:.0f} host launches"
-    note: Line = [(f"mean {ms(time.round_ns)} ms, last {time.n_rounds} rounds{launches}", "muted")]
+    given = "" if time.launches is None else f", {launches(time.launches)}"
+    note: Line = [(f"mean {ms(time.round_ns)} ms, last {time.n_rounds} rounds{given}", "muted")]
     cells, lines = body_width(width, height), body_height(width, height)
     rows = _stacks(view, turn, time, cells, signs) if lines >= 6 else []
     rows += _share_rows(turn, time, cells, signs)
