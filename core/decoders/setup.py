@@ -32,7 +32,7 @@ def open_link(
 ) -> DraftLink:
     """The drafter `config` names, on the last of `devices`: a worker, which starts loading at once, or here.
 
-    `progress` is told what loading does here.
+    `progress` is told what loading does.
 
     Raises: UsageError or SpecmonError where there is no such drafter (a worker says so when it is first asked).
     """
@@ -51,7 +51,9 @@ def open_link(
     if len(devices) == 1:
         with torch.inference_mode():
             return InlineLink(build_drafter(spec, progress), clock)
-    return WorkerLink(build_drafter, (spec,), device=device, core=cores.get(device), clock=clock)
+    return WorkerLink(
+        build_drafter, (spec,), device=device, core=cores.get(device), clock=clock, progress=progress
+    )
 
 
 def turn_config(config: LaneConfig, request: Request) -> LaneConfig:

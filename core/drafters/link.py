@@ -18,6 +18,7 @@ from specmon.core.drafters.base import Drafted, Drafter, DrafterInfo, Outcome, V
 from specmon.core.drafters.desk import Desk
 from specmon.core.endings import ended_by
 from specmon.core.errors import SpecmonError
+from specmon.core.models.pool import Progress, unwatched
 
 Clock = Callable[[], int]
 _POLL_S = 0.25
@@ -108,6 +109,7 @@ class WorkerLink:
     Args:
         build: makes the drafter in the worker; must be importable by name, with picklable arguments.
         core: the CPU core to run on, None for any. clock: the lane clock.
+        progress: told what the first loading does, as `build` tells its own `progress`; without it `build` takes none.
     """
 
     apart = True
@@ -120,9 +122,11 @@ class WorkerLink:
         device: str,
         core: int | None,
         clock: Clock,
+        progress: Progress | None = None,
     ) -> None:
         self._device = device
-        self._work = (build, arguments, device, core, time.monotonic_ns() - clock())
+        self._progress = progress or unwatched
+        self._work = (build, arguments, device, core, time.monotonic_ns() - clock(), progress is not None)
         self._start()
 
     def _start(self) -> None:
@@ -139,8 +143,12 @@ class WorkerLink:
 
     @property
     def info(self) -> DrafterInfo:
-        if self._info is None:
-            self._info = self._receive(_LOAD_LIMIT_S)
+        while self._info is None:
+            told = self._receive(_LOAD_LIMIT_S)
+            if isinstance(told, DrafterInfo):
+                self._info, self._progress = told, unwatched
+            else:
+                self._progress(*told)
         return self._info
 
     def revive(self) -> bool:

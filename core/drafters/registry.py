@@ -19,16 +19,12 @@ from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.pool import Progress, open_passes, stream
+from specmon.core.models.pool import Progress, open_passes, stream, unwatched
 from specmon.core.models.recipe import draft_recipe, resolve_recipe
 from specmon.core.models.source import EMBEDDED, open_model
 
 SHIPPED_DRAFT = "smollm2-draft-16m"
 SHIPPED_EAGLE3 = "smollm2-eagle3"
-
-
-def _silent(what: str, part: float | None) -> None:
-    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +66,7 @@ def resolve_name(draft: str, target: str) -> str:
     return draft
 
 
-def build_drafter(spec: DrafterSpec, progress: Progress = _silent) -> Drafter:
+def build_drafter(spec: DrafterSpec, progress: Progress = unwatched) -> Drafter:
     """Build the drafter `spec` names, on its device. `progress` is told what loading does.
 
     Raises: SpecmonError where it does not fit the target; UsageError where there is none of that name.

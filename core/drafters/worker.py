@@ -24,12 +24,17 @@ def run_worker(
     device: str,
     core: int | None,
     clock_zero: int,
+    reports: bool = False,
 ) -> None:
-    """Build the drafter, say what it is, then serve until the pipe closes."""
+    """Build the drafter, say what it is, then serve until the pipe closes.
+
+    `reports`: `build` takes a `progress`, and what it is told crosses the pipe before the drafter's info.
+    """
     claim_device(device, core)
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), torch.inference_mode():
         try:
-            drafter = build(*arguments)
+            tell = {"progress": lambda what, part: pipe.send((what, part))} if reports else {}
+            drafter = build(*arguments, **tell)
             pipe.send(drafter.info)
             Worker(pipe, Desk(drafter, lambda: time.monotonic_ns() - clock_zero), clock_zero).serve()
         except (EOFError, OSError, KeyboardInterrupt):

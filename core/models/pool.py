@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float | None], None]
 
 
+def unwatched(what: str, part: float | None) -> None:
+    """Progress that nobody looks at."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
     """A target ready to run."""

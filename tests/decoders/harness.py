@@ -19,7 +19,7 @@ from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.events import Event, Header, Prefill, Round, Turn, TurnEnd
 from specmon.core.metrics.validate import Validator
-from specmon.core.models.pool import ModelPool
+from specmon.core.models.pool import ModelPool, unwatched
 
 _ZERO_NS = time.monotonic_ns()
 
@@ -115,11 +115,12 @@ class Bench:
         self, target: Path | str, decoder: str, *, link: DraftLink | None = None, **config: Any
     ) -> DecodeLane:
         tick = config.pop("clock", clock)
+        progress = config.pop("progress", unwatched)
         settings = {"draft": "ngram", "recipe": "fp32", "devices": "cpu:0", **config}
         made = DecodeLane(
             LaneConfig(decoder=decoder, target=str(target), **settings),
             pool=self.pool,
-            progress=lambda what, fraction: None,
+            progress=progress,
             clock=tick,
             link=link,
         )

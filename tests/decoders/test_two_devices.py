@@ -19,11 +19,22 @@ PATTERN = [Step(4, covered=True), Step(0, covered=True), Step(2, covered=False),
 
 
 @pytest.fixture(scope="module")
-def apart(tiny: TinyModels) -> Iterator[BenchLane]:
+def said() -> list[str]:
+    """What loading `apart` told."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def apart(tiny: TinyModels, said: list[str]) -> Iterator[BenchLane]:
     """SSD with a draft model on a second device; its worker takes seconds to start, so tests share it."""
     own = Bench(tiny.root)
     yield own.lane(
-        tiny.with_words(tiny.target()), "ssd", draft=str(tiny.draft()), devices=DEVICES, fan_out=(2,)
+        tiny.with_words(tiny.target()),
+        "ssd",
+        draft=str(tiny.draft()),
+        devices=DEVICES,
+        fan_out=(2,),
+        progress=lambda what, part: said.append(what),
     )
     own.close()
 
@@ -34,6 +45,11 @@ def test_ssd_on_two_devices_emits_ar_tokens(tiny: TinyModels, bench: Bench, apar
     ar = bench.lane(tiny.with_words(tiny.target())).decode("t9 t8 t7", raw=True, max_new_tokens=40)
     assert found.tokens == ar.tokens
     assert max(found.accepted) > 0
+
+
+@pytest.mark.usefixtures("apart")
+def test_loading_tells_of_the_draft_in_its_own_process_too(tiny: TinyModels, said: list[str]) -> None:
+    assert said.index(f"loading draft {tiny.draft()}") < said.index(f"loading {tiny.draft()}")
 
 
 def test_conversation_on_two_devices_emits_ar_tokens(

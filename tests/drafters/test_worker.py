@@ -189,6 +189,20 @@ def test_worker_that_cannot_build_says_why(pipe: Pipe, tmp_path: Path) -> None:
         receive(ours, 5.0, lambda: True, gone)
 
 
+def test_worker_reports_what_loading_does_until_its_answer(pipe: Pipe) -> None:
+    ours, theirs = pipe
+
+    def build(progress: Callable[[str, float | None], None]) -> NgramDrafter:
+        progress("loading weights", 0.5)
+        progress("capturing graphs", None)
+        raise UsageError("No.")
+
+    run_worker(theirs, build, (), "cpu:1", None, 0, reports=True)
+
+    assert [ours.recv(), ours.recv()] == [("loading weights", 0.5), ("capturing graphs", None)]
+    assert isinstance(ours.recv(), UsageError)
+
+
 def test_worker_that_fails_says_so_without_a_traceback(
     pipe: Pipe, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from specmon.core.events import AnyEvent, Header, Prefill, Round
 from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.summary import race_summary, summary
+from specmon.tui.commands.report import summary_lines
 
 FIELDS = [
     "decoder",
@@ -42,6 +43,23 @@ def test_summary_prints_its_fields_in_order(stream, plan, ledger_of):
     assert printed["session"] == "a.session"
     assert printed["branch_hit_rate"] == 1.0
     assert printed["overlap_ms"] == 6.0
+    assert printed["host_launches_per_round"] == 3.0
+
+
+def test_host_launches_are_of_the_rounds_that_know_theirs(stream, plan, ledger_of):
+    def launched(*counts):
+        events = iter(counts)
+        return [
+            msgspec.structs.replace(event, host_launches=next(events)) if isinstance(event, Round) else event
+            for event in stream([plan(1)] * len(counts))
+        ]
+
+    assert summary(ledger_of(launched(2, None, 3))).host_launches_per_round == 2.5
+    assert summary(ledger_of(launched(None, None))).host_launches_per_round is None
+    (known, _) = summary_lines(summary(ledger_of(launched(1, 1))))
+    (unknown, _) = summary_lines(summary(ledger_of(launched(None, None))))
+    assert " · 1 host launch a round · " in known
+    assert "launch" not in unknown
 
 
 def test_ar_summary_has_null_where_nothing_applies(stream, plan, ledger_of):
