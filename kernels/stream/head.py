@@ -34,13 +34,14 @@ def head_kernel(
         prefetch_rows(w_ptr, tile * BN, 0, K, K, BN, BK, AHEAD)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
+    scale = channel_scale(w_ptr, w_scale_ptr, rn, N)
     await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(
         w_ptr, h_ptr, h_scale_ptr, rn, rn < N, 0, n_rows, K, K, BN, BK, GROUP, STAGES, N % BN == 0
     )
     let_next_start(PDL)
-    acc *= row_scale(squares, eps, K) * channel_scale(w_ptr, w_scale_ptr, rn, N)
+    acc *= row_scale(squares, eps, K) * scale
     if WRITE:
         inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
         tl.store(logits_ptr + rr[None, :].to(tl.int64) * N + rn[:, None], acc, mask=inside)

@@ -35,6 +35,7 @@ def qkv_kernel(
     """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads · PARTS, splits)."""
     BN: tl.constexpr = D // PARTS
     KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
+    tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
     program, split = tl.program_id(0), tl.program_id(1)
     head, part = program // PARTS, program % PARTS
     if PDL:
@@ -43,8 +44,25 @@ def qkv_kernel(
     HALF: tl.constexpr = D // 2
     own = part * BN + tl.arange(0, BN)
     rd = head * D + own
+    # What the ending needs is asked for before the weights stream.
+    rh = tl.arange(0, HALF)
+    rr = tl.arange(0, 16)
+    row = head * D + rh
+    low_scale = channel_scale(w_ptr, w_scale_ptr, row, N)
+    high_scale = channel_scale(w_ptr, w_scale_ptr, row + HALF, N)
+    if HAS_BIAS:
+        low_bias = tl.load(bias_ptr + row).to(tl.float32)[:, None]
+        high_bias = tl.load(bias_ptr + row + HALF).to(tl.float32)[:, None]
+    if HAS_NORM:
+        norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
+        low_norm = tl.load(norm_ptr + rh)[:, None]
+        high_norm = tl.load(norm_ptr + HALF + rh)[:, None]
+    cursor = tl.load(cursor_ptr)  # set before the pass began
+    inside = (rr < n_rows)[None, :]
+    angle = (cursor + rr)[None, :] * HALF + rh[:, None]
+    cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
+    sin = tl.load(sin_ptr + angle, mask=inside, other=0.0)
     await_previous(PDL)
-    cursor = tl.load(cursor_ptr)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(
         w_ptr, h_ptr, h_scale_ptr, rd, rd < N, split * KS, n_rows, K, KS, BN, BK, GROUP, STAGES, True
@@ -58,24 +76,16 @@ def qkv_kernel(
         if SPLIT * PARTS > 1:
             y = sum_partials(partial_ptr, head, D, SPLIT)
         low, high = halves(y * row_scale(squares, eps, K), HALF)
-        rh = tl.arange(0, HALF)
-        rr = tl.arange(0, 16)
-        row = head * D + rh
-        low *= channel_scale(w_ptr, w_scale_ptr, row, N)
-        high *= channel_scale(w_ptr, w_scale_ptr, row + HALF, N)
+        low *= low_scale
+        high *= high_scale
         if HAS_BIAS:
-            low += tl.load(bias_ptr + row).to(tl.float32)[:, None]
-            high += tl.load(bias_ptr + row + HALF).to(tl.float32)[:, None]
+            low += low_bias
+            high += high_bias
         if HAS_NORM and head < HQ + HK:
             rms = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)[None, :]
-            norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
-            low *= rms * tl.load(norm_ptr + rh)[:, None]
-            high *= rms * tl.load(norm_ptr + HALF + rh)[:, None]
-        inside = (rr < n_rows)[None, :]
+            low *= rms * low_norm
+            high *= rms * high_norm
         if head < HQ + HK:
-            angle = (cursor + rr)[None, :] * HALF + rh[:, None]
-            cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
-            sin = tl.load(sin_ptr + angle, mask=inside, other=0.0)
             turned = low * cos - high * sin
             high = high * cos + low * sin
             low = turned

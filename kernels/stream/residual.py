@@ -30,6 +30,7 @@ def residual_kernel(
     """
     TILE: tl.constexpr = BN * PARTS
     KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
+    tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
     program, split = tl.program_id(0), tl.program_id(1)
     tile, part = program // PARTS, program % PARTS
     if PDL:
@@ -38,11 +39,14 @@ def residual_kernel(
     rr = tl.arange(0, 16)
     inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
     at = rr[None, :] * N + rn[:, None]
+    # What the ending needs is asked for before the weights stream.
     norm = tl.load(norm_ptr + rn, mask=rn < N, other=0.0)
+    scale = channel_scale(w_ptr, w_scale_ptr, rn, N)
+    bias = tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32) if HAS_BIAS else norm
     own = part * BN + tl.arange(0, BN)
     row = tile * TILE + own
     await_previous(PDL)
-    before = tl.load(residual_ptr + at, mask=inside, other=0.0)  # on its way while the weights stream
+    before = tl.load(residual_ptr + at, mask=inside, other=0.0)
     acc = stream_tile(
         w_ptr, x_ptr, x_scale_ptr, row, row < N, split * KS, n_rows, K, KS, BN, BK, GROUP, STAGES, N % BN == 0
     )
@@ -54,9 +58,9 @@ def residual_kernel(
         y = acc
         if SPLIT * PARTS > 1:
             y = sum_partials(partial_ptr, tile, TILE, SPLIT)
-        y *= channel_scale(w_ptr, w_scale_ptr, rn, N)
+        y *= scale
         if HAS_BIAS:
-            y += tl.load(bias_ptr + rn, mask=rn < N, other=0.0).to(tl.float32)[:, None]
+            y += bias[:, None]
         y = tl.where(inside, before + y, 0.0)
         tl.store(residual_ptr + at, y, mask=inside)
         store_rows(y * norm[:, None], h_ptr, h_scale_ptr, at, inside, tile)

@@ -130,4 +130,5 @@ def default_schedule(
     split = 1
     while may_split and cdiv(n, rows) * split < _SM_COUNT and split < 8 and k % (split * 2 * (bk or 64)) == 0:
         split *= 2
-    return Schedule(bn=rows, bk=bk or min(128 if k >= 1024 else 64, k // split), split=split)
+    wide = bk or (128 if k >= 1024 and k % (128 * split) == 0 else min(64, k // split))
+    return Schedule(bn=rows, bk=wide, split=split)

@@ -32,6 +32,7 @@ def swiglu_kernel(
     """
     TILE: tl.constexpr = BN * PARTS
     KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
+    tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
     program, split = tl.program_id(0), tl.program_id(1)
     tile, part = program // PARTS, program % PARTS
     if PDL:
@@ -40,6 +41,9 @@ def swiglu_kernel(
     both = tl.arange(0, 2 * BN)
     own = part * BN + both % BN
     column = tile * TILE + own
+    rn = tile * TILE + tl.arange(0, TILE)
+    gate_scale = channel_scale(w_ptr, w_scale_ptr, rn, N)
+    up_scale = channel_scale(w_ptr, w_scale_ptr + N, rn, N)
     await_previous(PDL)
     squares = load_squares(sumsq_ptr, TILES_IN)
     acc = stream_tile(
@@ -67,11 +71,10 @@ def swiglu_kernel(
         y = acc
         if SPLIT * PARTS > 1:
             y = sum_partials(partial_ptr, tile, 2 * TILE, SPLIT)
-        rn = tile * TILE + tl.arange(0, TILE)
         rr = tl.arange(0, 16)
         gate, up = halves(y * row_scale(squares, eps, K), TILE)
-        gate *= channel_scale(w_ptr, w_scale_ptr, rn, N)
-        up *= channel_scale(w_ptr, w_scale_ptr + N, rn, N)
+        gate *= gate_scale
+        up *= up_scale
         inside = (rn < N)[:, None] & (rr < n_rows)[None, :]
         gated = tl.where(inside, gate / (1.0 + tl.exp(-gate)) * up, 0.0)
         store_rows(gated, out_ptr, out_scale_ptr, rr[None, :] * N + rn[:, None], inside, tile)
