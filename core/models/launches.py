@@ -27,14 +27,14 @@ _LAYERS = 2  # the first, and one that looks like all others
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes, rows and drafts, with and without logits, for row counts of each kind. Run it in a process of
-    `kernels.offline.workers`.
+    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind. Run it in a
+    process of `kernels.offline.workers`.
     """
     file = _Shapes(PREFIX + shape, replace(SHAPES[shape], n_layers=_LAYERS))
     launches: dict[Launch, None] = {}
     for name in TRITON.recipes["cuda"]:
         recipe = resolve_recipe(name, "cuda:0", file, TRITON.name)
-        launches |= dict.fromkeys(record_launches(partial(_decode, file, recipe), arch))
+        launches |= dict.fromkeys(record_launches(partial(_run, file, recipe), arch))
     return list(launches)
 
 
@@ -67,7 +67,7 @@ class _Valueless(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _decode(file: _Shapes, recipe: Recipe) -> None:
+def _run(file: _Shapes, recipe: Recipe) -> None:
     """Load a model and run passes of every kind, on tensors without values."""
     from specmon.core.models.streamed import StreamedModel, StreamedPasses
 
@@ -85,6 +85,7 @@ def _decode(file: _Shapes, recipe: Recipe) -> None:
             device="meta",
         )
         passes = StreamedPasses(StreamedModel(model), kv)
+        passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
         for n_rows in ROW_COUNTS:
             for logits in (False, True):
                 passes.rows([0] * n_rows, 0, (), logits=logits)

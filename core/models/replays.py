@@ -19,10 +19,11 @@ class Replays:
 
     Args:
         graphs: capture each shape on its first use; False, or a device without CUDA, queues it anew every time.
+        pool: graph memory, for what the work itself allocates; work that shares a pool never runs at the same time.
     """
 
-    def __init__(self, device: torch.device, *, graphs: bool) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, *, graphs: bool, pool: Any = None) -> None:
+        self._device, self._pool = device, pool
         self._on_gpu = device.type == "cuda"
         self.captures = graphs and self._on_gpu
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -61,7 +62,7 @@ class Replays:
         """Record the work. It ran just before: rewriting the same slots is harmless."""
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self._pool):
             queue()
         return graph
 

@@ -1,6 +1,6 @@
 """The Triton backend: decode rows through streaming kernels, one CUDA graph a row count, and one a whole draft.
 
-Prompts run through the reference model's own layers on the same weights; up to 16 rows of decode through fused kernels
+Prompts run through library matmuls on the same weights (`prompt.py`); up to 16 rows of decode through fused kernels
 whose sums have one order for every row count. A graph holds a whole pass, or all passes of a draft with each winner fed to
 the next on the device, from token ids in pinned memory to winning tokens there: one launch, nothing waited for inside.
 """
@@ -17,8 +17,9 @@ from torch import Tensor
 from specmon.core.models.kv import KvCache
 from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.passes import MAX_ROWS, ChainOut, RowsOut, check_chain
-from specmon.core.models.placement import Chunk
+from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.replays import Replays
+from specmon.core.models.taps import Taps
 from specmon.core.models.transformer import Layer, Transformer
 from specmon.kernels.attention.split import SplitAttention
 from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
@@ -35,19 +36,6 @@ from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
 from specmon.kernels.stream.shapes import HeadShape
 from specmon.kernels.stream.winners import WORDS, Winners
-
-
-class Taps:
-    """Keeps the input of some layers of a pass: features [16, taps · D] fp32."""
-
-    def __init__(self, layers: Sequence[int], width: int, device: torch.device) -> None:
-        self._layers, self._width = tuple(layers), width
-        self.features = torch.zeros(ROWS, len(layers) * width, device=device)
-
-    def keep(self, layer: int, residual: Tensor) -> None:
-        if layer in self._layers:
-            at = self._layers.index(layer) * self._width
-            self.features[:, at : at + self._width] = residual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +75,7 @@ class StreamedModel:
         self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
         self.mixed = empty_rows(heads, config.head_dim, rows, device)
         self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.tile, rows, device)
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def _layer(self, layer: Layer, next_norm: Tensor, schedules: dict[str, Schedule]) -> _StreamedLayer:
         eps = self.reference.config.norm_eps
@@ -187,12 +176,13 @@ class StreamedPasses:
         graphs: capture each kind of pass once and replay it; False queues the same kernels one by one.
     """
 
-    chunk = 2048
+    chunk = PromptPasses.chunk
 
     def __init__(self, model: StreamedModel, kv: KvCache, *, graphs: bool = True) -> None:
         config = model.reference.config
         device = model.reference.device
         self._model, self._kv = model, kv
+        self._prompt = PromptPasses(model.reference, model.cos, model.sin, kv, model.pool, graphs=graphs)
         self._attention = SplitAttention(
             config.n_heads,
             config.n_kv_heads,
@@ -215,9 +205,7 @@ class StreamedPasses:
         self._logits: Tensor | None = None
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-        reference = self._model.reference
-        hidden, features = reference.hidden(ids_N, self._kv, Chunk(start, len(ids_N)), taps)
-        return reference.logits(hidden[-1:]), features
+        return self._prompt(ids_N, start, taps)
 
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
         n_rows, shape = len(tokens), _Rows(len(tokens), tuple(taps), logits)
@@ -310,7 +298,7 @@ class StreamedPasses:
         if not layers:
             return None
         if layers not in self._taps:
-            self._taps[layers] = Taps(layers, self._model.stream.width, self._device)
+            self._taps[layers] = Taps(layers, self._model.stream.width, ROWS, self._device)
         return self._taps[layers]
 
     def _logit_buffer(self) -> Tensor:

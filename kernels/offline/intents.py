@@ -39,4 +39,8 @@ INTENTS: dict[str, Intent] = {
     "swiglu_kernel": _WEIGHTS,
     "head_kernel": _WEIGHTS,
     "winner_kernel": Intent(),
+    "prompt_norm_kernel": Intent(),
+    "prompt_rope_kernel": Intent(),
+    "prompt_attend_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
+    "prompt_swiglu_kernel": Intent(),
 }
