@@ -27,8 +27,8 @@ _LAYERS = 2  # the first, and one that looks like all others
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind. Run it in a
-    process of `kernels.offline.workers`.
+    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind. Run it in
+    a process of `kernels.offline.workers`.
     """
     file = _Shapes(PREFIX + shape, replace(SHAPES[shape], n_layers=_LAYERS))
     launches: dict[Launch, None] = {}

@@ -37,7 +37,6 @@ from specmon.core.hardware import survey
 from specmon.core.models.build import build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.passes import MAX_ROWS
-from specmon.core.models.placement import Chunk
 from specmon.core.models.pool import LoadedModel, stream
 from specmon.core.models.random_weights import PREFIX, RandomFile
 from specmon.core.models.recipe import resolve_recipe
@@ -74,6 +73,7 @@ class Specmon:
         )
         self.backend = recipe.backend
         self.target = Target(loaded, device)
+        self._passes = loaded.open(self.target.kv)
 
     @torch.inference_mode()
     def first_token(self, ids: list[int]) -> int:
@@ -97,9 +97,8 @@ class Specmon:
     def logits(self, ids: Tensor) -> Tensor:
         """After the last of `ids` (one chunk)."""
         self.target.forget()
-        model = self.target.model
-        hidden, _ = model.hidden(ids, self.target.kv, Chunk(0, len(ids)))
-        return model.logits(hidden[-1:])[0].float()
+        logits, _ = self._passes.prefill(ids, 0, ())
+        return logits[0].float()
 
 
 def hugging_face(file: RandomFile, device: str) -> Any:
