@@ -19,8 +19,8 @@ def embed_kernel(
     Shapes: token [16] int64; table [V, D]; norm [D] fp32.
     """
     tile = tl.program_id(0)
-    let_next_start(PDL)
     await_previous(PDL)
+    let_next_start(PDL)  # not before: the next kernel reads the cursor without waiting
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     token = tl.load(token_ptr + rr, mask=rr < n_rows, other=0)

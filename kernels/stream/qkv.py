@@ -57,7 +57,7 @@ def qkv_kernel(
         norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
         low_norm = tl.load(norm_ptr + rh)[:, None]
         high_norm = tl.load(norm_ptr + HALF + rh)[:, None]
-    cursor = tl.load(cursor_ptr)  # set before the pass began
+    cursor = tl.load(cursor_ptr)  # set before the pass began, which whoever ran before has waited for
     inside = (rr < n_rows)[None, :]
     angle = (cursor + rr)[None, :] * HALF + rh[:, None]
     cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
