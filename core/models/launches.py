@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from specmon.core.models.build import build_transformer
-from specmon.core.models.config import ModelConfig
+from specmon.core.models.config import LONGEST_CONTEXT, ModelConfig
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.random_weights import PREFIX, SHAPES, tensor_shapes
@@ -22,6 +22,7 @@ from specmon.kernels.registry import TRITON
 
 ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless told not to
 _LAYERS = 2  # the first, and one that looks like all others
+_CACHES = (8_192, LONGEST_CONTEXT)  # slots: one whose chunks are merged untiled, one tiled
 
 
 def model_launches(shape: str, arch: int) -> list[Launch]:
@@ -75,18 +76,19 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
         model = build_transformer(
             file, recipe, "meta", max_positions=MAX_ROWS, progress=lambda what, part: None
         )
-        config = model.config
-        kv = KvCache(
-            n_layers=config.n_layers,
-            n_kv_heads=config.n_kv_heads,
-            head_dim=config.head_dim,
-            n_slots=config.served_context + MAX_ROWS,
-            dtype=recipe.kv,
-            device="meta",
-        )
-        passes = StreamedPasses(StreamedModel(model), kv)
-        passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
-        for n_rows in ROW_COUNTS:
-            for logits in (False, True):
-                passes.rows([0] * n_rows, 0, (), logits=logits)
-                passes.chain([0] * n_rows, 0, 2, logits=logits)
+        config, streamed = model.config, StreamedModel(model)
+        for n_slots in _CACHES:
+            kv = KvCache(
+                n_layers=config.n_layers,
+                n_kv_heads=config.n_kv_heads,
+                head_dim=config.head_dim,
+                n_slots=n_slots + MAX_ROWS,
+                dtype=recipe.kv,
+                device="meta",
+            )
+            passes = StreamedPasses(streamed, kv)
+            passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
+            for n_rows in ROW_COUNTS:
+                for logits in (False, True):
+                    passes.rows([0] * n_rows, 0, (), logits=logits)
+                    passes.chain([0] * n_rows, 0, 2, logits=logits)

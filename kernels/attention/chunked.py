@@ -3,8 +3,8 @@
 Legend: H query heads, HK KV heads, G = H / HK, D head size, QT columns of a query tile, RT = QT // G rows in it.
 Keys are the left operand: scores [CHUNK, QT], so a query is a column and columns never mix. Chunks lie at absolute
 multiples of CHUNK; a row's mask cuts at its own length, and a chunk it does not reach adds exactly zero. fp32 partials
-are merged in the order of chunks by the program that arrives last. How many chunks there are follows the cursor on the
-device.
+are merged in the order of chunks (`merge`): untiled by the program that arrives last, tiled by a kernel that follows. How
+many chunks there are follows the cursor on the device.
 
 Source: Dao et al. 2023 (flash-decoding); the order of merging is what makes rows exact.
 """
@@ -14,46 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specmon.kernels.stream.matmul import scaled_to_e4m3
+from specmon.kernels.attention.merge import merged, query_columns, store_heads
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_lines
-
-
-@triton.jit
-def _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D: tl.constexpr):
-    """out = mixed [D, QT] / mass [QT], in fp8 with a scale a column."""
-    out = tl.where(used[None, :], mixed / mass[None, :], 0.0)
-    if out_ptr.dtype.element_ty.is_fp8():
-        out, scale = scaled_to_e4m3(out)
-        tl.store(out_scale_ptr + head * 16 + row, scale, mask=used)
-    at = query_at[None, :] + tl.arange(0, D)[:, None]
-    tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=used[None, :])
-
-
-@triton.jit
-def _merged(first, n_chunks, part_ptr, peak_ptr, mass_ptr, D: tl.constexpr, QT: tl.constexpr):
-    """mixed [D, QT] and mass [QT] of all chunks, whose partial results start at `first`, merged in their order."""
-    column, rd = tl.arange(0, QT), tl.arange(0, D)
-    peak = tl.full((QT,), float("-inf"), tl.float32)
-    mass = tl.zeros((QT,), tl.float32)
-    mixed = tl.zeros((D, QT), tl.float32)
-    for four in tl.range(0, n_chunks, 4, num_stages=1):
-        # The loads of four chunks travel together; what lies past the last adds exactly zero.
-        for one in tl.static_range(4):
-            there = column * 0 + four + one < n_chunks
-            where = first + four + one
-            new = tl.load(
-                peak_ptr + where * QT + column, mask=there, other=float("-inf"), cache_modifier=".cg"
-            )
-            new_mass = tl.load(mass_ptr + where * QT + column, mask=there, other=0.0, cache_modifier=".cg")
-            part = part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :]
-            new_mixed = tl.load(part, mask=there[None, :], other=0.0, cache_modifier=".cg")
-            top = tl.maximum(peak, new)
-            safe = tl.where(top == float("-inf"), 0.0, top)
-            old_share, new_share = tl.exp(peak - safe), tl.exp(new - safe)
-            mass = mass * old_share + new_mass * new_share
-            mixed = mixed * old_share[None, :] + new_mixed * new_share[None, :]
-            peak = top
-    return mixed, mass
 
 
 @triton.jit(do_not_specialize=["n_rows"])
@@ -61,16 +23,15 @@ def attend_kernel(
     q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
     k_head, k_slot, v_head, v_slot,
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, QT: tl.constexpr,
-    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
+    CHUNK: tl.constexpr, PROGRAMS: tl.constexpr, MAX_CHUNKS: tl.constexpr, TILED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """A program attends to chunks first, first + PROGRAMS …; a tile's last merges them. Grid: (HK, tiles, PROGRAMS).
 
-    Row r stands at position cursor + r and sees slots 0 … cursor + r.
+    Where TILED, more chunks than one are left for `merge_kernel` to merge. Row r stands at position cursor + r and sees
+    slots 0 … cursor + r.
     Shapes: q [16, H, D]; out [16, H, D], in fp8 with scale [H, 16]; scratch: part [HK, tiles, MAX_CHUNKS, D, QT],
     peak and mass [HK, tiles, MAX_CHUNKS, QT] fp32, counter [HK, tiles] int32.
     """
-    G: tl.constexpr = H // HK
-    RT: tl.constexpr = QT // G
     kv, tile, first = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     cursor = tl.load(cursor_ptr)  # set before the pass began
     length = cursor + n_rows
@@ -79,9 +40,7 @@ def attend_kernel(
         return
     column = tl.arange(0, QT)
     rd = tl.arange(0, D)
-    row = tile * RT + column // G
-    used = (column < RT * G) & (row < n_rows)
-    head = kv * G + column % G
+    row, head, used = query_columns(kv, tile, n_rows, H, HK, QT)
     query_at = row * (H * D) + head * D
     sees = cursor + row + 1
     group = kv * tl.num_programs(1) + tile
@@ -118,12 +77,12 @@ def attend_kernel(
             tl.store(mass_ptr + where * QT + column, mass)
     let_next_start(PDL)
     done = n_chunks == 1  # one chunk: there is nothing to merge
-    if n_chunks > 1:
+    if not TILED and n_chunks > 1:
         tl.debug_barrier()
         arrived = tl.atomic_add(counter_ptr + group, 1, sem="acq_rel", scope="gpu")
         done = arrived == tl.minimum(n_chunks, PROGRAMS) - 1
         if done:
             tl.store(counter_ptr + group, 0)
-            mixed, mass = _merged(group * MAX_CHUNKS, n_chunks, part_ptr, peak_ptr, mass_ptr, D, QT)
+            mixed, mass = merged(group * MAX_CHUNKS, n_chunks, rd, part_ptr, peak_ptr, mass_ptr, D, QT, 4, 1)
     if done:
-        _store(mixed, mass, used, head, row, query_at, out_ptr, out_scale_ptr, D)
+        store_heads(mixed, mass, rd, row, head, used, out_ptr, out_scale_ptr, H, D)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from specmon.kernels.attention.chunked import attend_kernel
+from specmon.kernels.attention.merge import merge_kernel
 from specmon.kernels.stream.launch import launch_options
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import cdiv
@@ -13,10 +16,41 @@ from specmon.kernels.stream.schedule import cdiv
 CHUNK = 256
 _PROGRAMS_A_CHIP = 128
 _QUERY_TILE = 16  # the narrowest that matrix units take: 2 rows of 7 heads a KV head
+_MERGE_TILE = 16  # entries of a head that a program of the tiled merge takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """A way to merge chunks. Both give the same bits; `version` rises when one's may change, the backend's with it."""
+
+    name: str
+    version: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}-{self.version}"
+
+
+UNTILED = Merge(name="untiled", version=1)  # by the program of a tile that arrives last
+TILED = Merge(name="tiled", version=1)  # by D / 16 programs of a second kernel
+
+#: Slots from which a cache's chunks are merged tiled. Untiled, one program reads D · 16 · 4 bytes a chunk, 8 KiB at D = 128:
+#: half a MiB at 16,384 slots, which takes one SM several µs a layer, where a second kernel costs about one. A shorter cache
+#: holds too few chunks to pay for that kernel. Estimated from bandwidths, not measured.
+TILED_FROM = 16_384
+
+
+def merge_for(n_slots: int) -> Merge:
+    """The merge for a cache of `n_slots`: fixed when a lane opens, so that it depends on no cursor."""
+    return TILED if n_slots >= TILED_FROM else UNTILED
 
 
 class SplitAttention:
-    """Attention of up to 16 rows at a cursor on the device, over a cache of at most `n_slots`."""
+    """Attention of up to 16 rows at a cursor on the device, over a cache of at most `n_slots`.
+
+    Args:
+        merge: how chunks are merged; `merge_for(n_slots)` by default.
+    """
 
     def __init__(
         self,
@@ -29,12 +63,14 @@ class SplitAttention:
         query_tile: int = _QUERY_TILE,
         chunk: int = CHUNK,
         warps: int = 8,
+        merge: Merge | None = None,
     ) -> None:
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         group = n_heads // n_kv_heads
         while query_tile < group:
             query_tile *= 2
         self.query_tile, self.chunk, self.warps = query_tile, chunk, warps
+        self.merge = merge or merge_for(n_slots)
         self.rows_a_tile = query_tile // group
         self.max_chunks = cdiv(n_slots, chunk)
         self.programs = min(self.max_chunks, max(1, _PROGRAMS_A_CHIP // n_kv_heads))
@@ -48,12 +84,22 @@ class SplitAttention:
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, cursor: Tensor, out: Scaled, n_rows: int) -> None:
         """Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32."""
-        tiles = cdiv(n_rows, self.rows_a_tile)
+        tiles, tiled = cdiv(n_rows, self.rows_a_tile), self.merge == TILED
         attend_kernel[(self.n_kv_heads, tiles, self.programs)](
             q, k, v, cursor, out.data, out.scale_or_any, self.part, self.peak, self.mass, self.counter, n_rows,
             self.head_dim**-0.5,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile,
-            CHUNK=self.chunk, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, num_warps=self.warps,
+            CHUNK=self.chunk, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, TILED=tiled, num_warps=self.warps,
             **self._pdl,
+        )  # fmt: skip
+        if tiled and self.max_chunks > 1:
+            self._merge(tiles, cursor, out, n_rows)
+
+    def _merge(self, tiles: int, cursor: Tensor, out: Scaled, n_rows: int) -> None:
+        entries = min(_MERGE_TILE, self.head_dim)
+        merge_kernel[(self.n_kv_heads, tiles, self.head_dim // entries)](
+            self.part, self.peak, self.mass, self.counter, cursor, out.data, out.scale_or_any, n_rows,
+            H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, DT=entries, QT=self.query_tile,
+            CHUNK=self.chunk, MAX_CHUNKS=self.max_chunks, num_warps=4, **self._pdl,
         )  # fmt: skip
