@@ -34,9 +34,9 @@ class Merge:
 UNTILED = Merge(name="untiled", version=1)  # by the program of a tile that arrives last
 TILED = Merge(name="tiled", version=1)  # by D / 16 programs of a second kernel
 
-#: Slots from which a cache's chunks are merged tiled. Untiled, one program reads D · 16 · 4 bytes a chunk, 8 KiB at D = 128:
-#: half a MiB at 16,384 slots, which takes one SM several µs a layer, where a second kernel costs about one. A shorter cache
-#: holds too few chunks to pay for that kernel. Estimated from bandwidths, not measured.
+#: Slots from which a cache's chunks are merged tiled. Untiled, one program reads D · 16 · 4 bytes a chunk, 8 KiB at
+#: D = 128: half a MiB at 16,384 slots, which takes one SM several µs a layer, where a second kernel costs about one. A
+#: shorter cache holds too few chunks to pay for that kernel. Estimated from bandwidths, not measured.
 TILED_FROM = 16_384
 
 
