@@ -1,7 +1,8 @@
-"""Greedy acceptance: the longest prefix of the draft that equals the target's own choices."""
+"""Acceptance: the longest prefix of a draft, or path of a tree, that equals the target's own choices."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -20,3 +21,30 @@ def accept_length(draft_K: Tensor, target_K1: Tensor) -> int:
     if len(draft_K) == 0:
         return 0
     return int((draft_K == target_K1[:-1]).cumprod(0).sum())
+
+
+def accept_path(parents_N: Tensor, tokens_N: Tensor, target_N1: Tensor) -> Tensor:
+    """The deepest path of a drafted tree on which every token is the target's choice after its parent (greedy).
+
+    Siblings differ in their tokens, so there is one such path.
+    Shapes: parents_N [N] int, −1 for children of the root, each before its children; tokens_N [N] int64; target_N1 [N+1]
+        int64, the target's token after the root and after each node.
+    Returns: the path's nodes from the root down, [accepted_len] int64; the bonus is the target's token after the last.
+    Raises: ValueError if the lengths do not match or a node comes before its parent.
+    Source: Miao et al. 2023 (SpecInfer), algorithm 2, VerifyGreedy.
+    """
+    n = len(parents_N)
+    if len(tokens_N) != n or len(target_N1) != n + 1:
+        raise ValueError(
+            f"a tree of {n} nodes needs as many tokens and one target token more, not {len(tokens_N)} and "
+            f"{len(target_N1)}"
+        )
+    if bool(((parents_N < -1) | (parents_N >= torch.arange(n, device=parents_N.device))).any()):
+        raise ValueError(f"parents must come before their children, not {parents_N.tolist()}")
+    agrees = (tokens_N == target_N1[parents_N.long() + 1]).tolist()
+    paths: list[list[int]] = []
+    for node, parent in enumerate(parents_N.tolist()):
+        above = paths[parent] if parent >= 0 else []
+        reached = len(above) > 0 or parent < 0
+        paths.append([*above, node] if agrees[node] and reached else [])
+    return torch.tensor(max(paths, key=len, default=[]), dtype=torch.int64)
