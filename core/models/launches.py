@@ -28,14 +28,15 @@ _CACHES = (8_192, LONGEST_CONTEXT)  # slots: one whose chunks are merged untiled
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind. Run it in
-    a process of `kernels.offline.workers`.
+    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind; then what
+    settles a round: sampling and acceptance. Run it in a process of `kernels.offline.workers`.
     """
     file = _Shapes(PREFIX + shape, replace(SHAPES[shape], n_layers=_LAYERS))
     launches: dict[Launch, None] = {}
     for name in TRITON.recipes["cuda"]:
         recipe = resolve_recipe(name, "cuda:0", file, TRITON.name)
         launches |= dict.fromkeys(record_launches(partial(_run, file, recipe), arch))
+    launches |= dict.fromkeys(record_launches(partial(_settle, file.config.vocab_size), arch))
     return list(launches)
 
 
@@ -92,3 +93,21 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
                 for logits in (False, True):
                     passes.rows([0] * n_rows, 0, (), logits=logits)
                     passes.chain([0] * n_rows, 0, 2, logits=logits)
+
+
+def _settle(n_tokens: int) -> None:
+    """Draw tokens and accept a chain and a tree, on tensors without values: no model launches these, a round does."""
+    from specmon.kernels.accept.launch import Accepted, accept_chain, accept_tree
+    from specmon.kernels.sample.launch import Sampler
+
+    def empty(dtype: torch.dtype, *shape: int) -> Tensor:
+        return torch.empty(*shape, dtype=dtype, device="meta")
+
+    meta = torch.device("meta")
+    tokens, length, out = empty(torch.int64, MAX_ROWS), empty(torch.int32, 1), Accepted.empty(meta)
+    nodes, logits = empty(torch.int32, MAX_ROWS), empty(torch.float32, MAX_ROWS, n_tokens)
+    sampler = Sampler(n_tokens, meta)
+    for n_rows in ROW_COUNTS:
+        sampler(logits, nodes, tokens, empty(torch.float32, MAX_ROWS), n_rows)
+    accept_chain(tokens, tokens, length, length, out)
+    accept_tree(nodes, tokens, tokens, length, length, out)

@@ -56,6 +56,21 @@ def head_kernel(
     tl.store(mass_ptr + at, tl.sum(tl.exp(acc - best[None, :]), axis=0))
 
 
+@triton.jit
+def leader(best_ptr, second_ptr, index_ptr, at, inside):
+    """The best value of each tile at `at`, the best of all, its lowest index, and the second best of all."""
+    best = tl.load(best_ptr + at, mask=inside, other=float("-inf"))
+    second = tl.load(second_ptr + at, mask=inside, other=float("-inf"))
+    index = tl.load(index_ptr + at, mask=inside, other=NO_TOKEN)
+    top = tl.max(best, axis=0)
+    token = tl.min(tl.where(best == top, index, NO_TOKEN), axis=0)
+    runner_up = tl.maximum(
+        tl.max(tl.where(index == token, float("-inf"), best), axis=0),
+        tl.max(tl.where(index == token, second, float("-inf")), axis=0),
+    )
+    return best, top, token, runner_up
+
+
 @triton.jit(do_not_specialize=["first"])
 def winner_kernel(
     best_ptr, second_ptr, index_ptr, mass_ptr, token_ptr, margin_ptr, prob_ptr, first,
@@ -71,15 +86,7 @@ def winner_kernel(
     await_previous(PDL)
     rt = tl.arange(0, triton.next_power_of_2(TILES))
     inside = rt < TILES
-    best = tl.load(best_ptr + rt * 16 + row, mask=inside, other=float("-inf"))
-    second = tl.load(second_ptr + rt * 16 + row, mask=inside, other=float("-inf"))
-    index = tl.load(index_ptr + rt * 16 + row, mask=inside, other=NO_TOKEN)
-    top = tl.max(best, axis=0)
-    token = tl.min(tl.where(best == top, index, NO_TOKEN), axis=0)
-    runner_up = tl.maximum(
-        tl.max(tl.where(index == token, float("-inf"), best), axis=0),
-        tl.max(tl.where(index == token, second, float("-inf")), axis=0),
-    )
+    best, top, token, runner_up = leader(best_ptr, second_ptr, index_ptr, rt * 16 + row, inside)
     mass = tl.load(mass_ptr + rt * 16 + row, mask=inside, other=0.0)
     tl.store(token_ptr + at, token.to(tl.int64))
     tl.store(margin_ptr + at, top - runner_up)

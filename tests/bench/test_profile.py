@@ -37,6 +37,11 @@ def test_streamed_kernels_are_told_by_name_and_the_two_residual_matmuls_by_what_
     assert groups == ["other", *layer, *layer, "head", "head", "other"]
 
 
+def test_a_merge_of_its_own_belongs_to_attention() -> None:
+    layer = ("qkv_kernel", "attend_kernel", "merge_kernel", "residual_kernel")
+    assert [group for group, _ in grouped(in_a_row(layer))] == ["qkv", "attention", "attention", "o"]
+
+
 def test_groups_and_gaps_add_up_to_the_pass() -> None:
     found = pass_time(grouped(in_a_row(STREAMED)))
     assert sum(found.groups.values()) + found.gaps == found.span == (14 * 10 + 13 * 2) * 1000

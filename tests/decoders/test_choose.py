@@ -55,6 +55,23 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it(top_p: float, kept: int) -
     assert chi_square(counts, expected) < CHI_SQUARE_5_DOF
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0.8), Sampling(temperature=0.8, top_k=4, top_p=0.95)]
+)
+def test_draws_on_cuda_follow_the_softmax(sampling: Sampling) -> None:
+    many = 100_000
+    chosen = Chooser(sampling, 2).choose(LOGITS.cuda().expand(many, -1), range(many))
+    counts = torch.bincount(torch.tensor(chosen), minlength=6).double()
+
+    expected = (LOGITS / 0.8).softmax(dim=-1)
+    kept = 4 if sampling.top_k else 6  # the best three of four have 0.94 of their probability
+    expected[kept:] = 0
+    assert chi_square(counts, expected / expected.sum()) < CHI_SQUARE_5_DOF
+    assert Chooser(sampling, 2).choose(LOGITS.expand(200, -1), range(200)) == chosen[:200]
+
+
 def test_zero_temperature_takes_the_best() -> None:
     assert draw(Sampling(temperature=0.0, top_k=2, top_p=0.3))[0] == DRAWS
 
