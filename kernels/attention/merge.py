@@ -87,6 +87,9 @@ def merge_kernel(
     """
     kv, tile, piece = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     n_chunks = tl.cdiv(tl.load(cursor_ptr) + n_rows, CHUNK)
+    let_next_start(
+        PDL
+    )  # few programs, and by now all have started: what follows may fetch its weights meanwhile
     await_previous(PDL)
     if n_chunks == 1:
         return
@@ -94,7 +97,6 @@ def merge_kernel(
     first = group * MAX_CHUNKS
     rd = piece * DT + tl.arange(0, DT)
     mixed, mass = merged(first, n_chunks, rd, part_ptr, peak_ptr, mass_ptr, D, QT, 4, 5)
-    let_next_start(PDL)
     row, head, used = query_columns(kv, tile, n_rows, H, HK, QT)
     if out_ptr.dtype.element_ty.is_fp8():
         column, every = tl.arange(0, QT), tl.arange(0, D)
