@@ -19,7 +19,10 @@ from specmon.kernels.stream.winners import WORDS, Winners
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPS = 1e-5
-GROUP = 32
+GROUP = (
+    128 if DEVICE.type == "cuda" else 32
+)  # on a GPU as models have it: fewer rows take another instruction
+WIDE, DEEP = 5 * GROUP // 2, 5 * GROUP
 
 
 def rand(*shape: int) -> Tensor:
@@ -62,7 +65,7 @@ def close(a: Tensor, b: Tensor) -> None:
 
 
 def test_the_stream_is_rounded_as_the_reference_rounds() -> None:
-    residual, norm = rand(5, 80), rand(80)
+    residual, norm = rand(5, WIDE), rand(WIDE)
     stream = stream_of(residual, norm)
 
     data, scale = quantise_groups(residual * norm, GROUP)
@@ -79,12 +82,12 @@ def _bits(schedule: Schedule, run: Callable[[Schedule], list[Tensor]]) -> None:
 @pytest.mark.parametrize("split", [1, 2, 3])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_how_many_share_a_tile_changes_no_bit(split: int, parts: int) -> None:
-    norm, (w, _), (x, _) = rand(80), weight(80, 160), rows(rand(5, 160))
-    gate_up, _ = weight(2 * 96, 80)
+    norm, (w, _), (x, _) = rand(WIDE), weight(WIDE, DEEP), rows(rand(5, DEEP))
+    gate_up, _ = weight(2 * 3 * GROUP, WIDE)
 
     def run(schedule: Schedule) -> list[Tensor]:
-        stream = stream_of(torch.zeros(5, 80, device=DEVICE), norm)
-        out = empty_rows((96,), GROUP, FP8, DEVICE)
+        stream = stream_of(torch.zeros(5, WIDE, device=DEVICE), norm)
+        out = empty_rows((3 * GROUP,), GROUP, FP8, DEVICE)
         ResidualMatmul(w, None, schedule)(x, stream, norm, 5)
         SwigluMatmul(gate_up, replace(schedule, split=1), EPS)(stream, out, 5)
         assert stream.h.scale is not None
@@ -97,8 +100,8 @@ def test_how_many_share_a_tile_changes_no_bit(split: int, parts: int) -> None:
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_wider_tiles_keep_the_bits(groups: int) -> None:
     torch.manual_seed(7)
-    norm, (w, _), (x, _) = rand(80), weight(80, 96), rows(rand(5, 96))
-    streams = [stream_of(torch.zeros(5, 80, device=DEVICE), norm) for _ in range(2)]
+    norm, (w, _), (x, _) = rand(WIDE), weight(WIDE, 3 * GROUP), rows(rand(5, 3 * GROUP))
+    streams = [stream_of(torch.zeros(5, WIDE, device=DEVICE), norm) for _ in range(2)]
     for stream, bk in zip(streams, (GROUP, groups * GROUP), strict=True):
         ResidualMatmul(w, None, Schedule(bn=GROUP, bk=bk, stages=2))(x, stream, norm, 5)
 
@@ -107,7 +110,7 @@ def test_wider_tiles_keep_the_bits(groups: int) -> None:
 
 @pytest.mark.parametrize("split", [1, 3])
 def test_residual_matmul_sums_scaled_groups(split: int) -> None:
-    n, k, norm = 80, 96, rand(80)
+    n, k, norm = WIDE, 3 * GROUP, rand(WIDE)
     w, plain_w = weight(n, k)
     x, plain_x = rows(rand(5, k))
     residual = rand(5, n)
@@ -123,11 +126,11 @@ def test_residual_matmul_sums_scaled_groups(split: int) -> None:
 
 
 def test_swiglu_and_head_norm_after_the_sum() -> None:
-    k, norm = 80, rand(80)
+    k, norm = WIDE, rand(WIDE)
     residual = rand(4, k)
-    gate_up, plain = weight(2 * 96, k)
+    gate_up, plain = weight(2 * 3 * GROUP, k)
     stream = stream_of(residual, norm)
-    out = empty_rows((96,), GROUP, FP8, DEVICE)
+    out = empty_rows((3 * GROUP,), GROUP, FP8, DEVICE)
     SwigluMatmul(gate_up, Schedule(bn=GROUP, bk=GROUP, stages=2), EPS)(stream, out, 4)
 
     rms = torch.rsqrt(residual.square().mean(1, keepdim=True) + EPS)
