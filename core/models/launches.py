@@ -11,18 +11,18 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from specmon.core.models.build import build_transformer
-from specmon.core.models.config import LONGEST_CONTEXT, ModelConfig
+from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.random_weights import PREFIX, SHAPES, tensor_shapes
 from specmon.core.models.recipe import Recipe, resolve_recipe
 from specmon.core.models.tensors import Stored
+from specmon.kernels.attention.split import TILED_FROM
 from specmon.kernels.offline.launches import Launch, record_launches
 from specmon.kernels.registry import TRITON
 
 ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless told not to
 _LAYERS = 2  # the first, and one that looks like all others
-_CACHES = (8_192, LONGEST_CONTEXT)  # slots: one whose chunks are merged untiled, one tiled
 
 
 def model_launches(shape: str, arch: int) -> list[Launch]:
@@ -78,21 +78,21 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
             file, recipe, "meta", max_positions=MAX_ROWS, progress=lambda what, part: None
         )
         config, streamed = model.config, StreamedModel(model)
-        for n_slots in _CACHES:
-            kv = KvCache(
-                n_layers=config.n_layers,
-                n_kv_heads=config.n_kv_heads,
-                head_dim=config.head_dim,
-                n_slots=n_slots + MAX_ROWS,
-                dtype=recipe.kv,
-                device="meta",
-            )
-            passes = StreamedPasses(streamed, kv)
-            passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
+        kv = KvCache(
+            n_layers=config.n_layers,
+            n_kv_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+            n_slots=config.served_context + MAX_ROWS,
+            dtype=recipe.kv,
+            device="meta",
+        )
+        passes = StreamedPasses(streamed, kv)
+        passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
+        for start in (0, TILED_FROM):  # chunks are merged untiled, tiled
             for n_rows in ROW_COUNTS:
                 for logits in (False, True):
-                    passes.rows([0] * n_rows, 0, (), logits=logits)
-                    passes.chain([0] * n_rows, 0, 2, logits=logits)
+                    passes.rows([0] * n_rows, start, (), logits=logits)
+                    passes.chain([0] * n_rows, start, 2, logits=logits)
 
 
 def _settle(n_tokens: int) -> None:

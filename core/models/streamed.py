@@ -21,7 +21,7 @@ from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.replays import Replays
 from specmon.core.models.taps import Taps
 from specmon.core.models.transformer import Layer, Transformer
-from specmon.kernels.attention.split import SplitAttention
+from specmon.kernels.attention.split import UNTILED, Merge, SplitAttention, merge_for
 from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import (
@@ -113,6 +113,7 @@ class StreamedModel:
         taps: Taps | None = None,
         logits: Tensor | None = None,
         first: int = 0,
+        merge: Merge = UNTILED,
     ) -> None:
         """Queue a pass of `n_rows` rows, embedding to the winners of rows first … n_rows-1.
 
@@ -126,7 +127,7 @@ class StreamedModel:
                 taps.keep(i, stream.residual)
             keys, values = kv.keys(i), kv.values(i)
             layer.qkv(stream, self.cos, self.sin, cursor, self.q, keys, values, n_rows)
-            attention(self.q, keys, values, cursor, mixed, n_rows)
+            attention(self.q, keys, values, cursor, mixed, n_rows, merge)
             layer.o(mixed.flat(), stream, layer.post_norm, n_rows)
             layer.gate_up(stream, self.inner, n_rows)
             then = stream if i + 1 < len(self.layers) else self.to_head
@@ -152,6 +153,7 @@ class _Rows:
     n_rows: int
     taps: tuple[int, ...]
     logits: bool
+    merge: Merge = UNTILED
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class _Chain:
     n_rows: int
     steps: int
     logits: bool
+    merge: Merge = UNTILED
 
 
 _REACH = 2 * MAX_ROWS - 1  # positions a chain covers at most
@@ -208,7 +211,8 @@ class StreamedPasses:
         return self._prompt(ids_N, start, taps)
 
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        n_rows, shape = len(tokens), _Rows(len(tokens), tuple(taps), logits)
+        n_rows = len(tokens)
+        shape = _Rows(n_rows, tuple(taps), logits, merge_for(start + n_rows))
         launches = self._run(shape, tokens, start)
         won = Winners.within(self._result[0])
         if launches is not None and taps:
@@ -224,7 +228,8 @@ class StreamedPasses:
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
         check_chain(len(tokens), steps)
-        launches = self._run(_Chain(len(tokens), steps, logits), tokens, start)
+        end = start + len(tokens) + steps - 1
+        launches = self._run(_Chain(len(tokens), steps, logits, merge_for(end)), tokens, start)
         won = [Winners.within(self._result[i]) for i in range(steps)]
         seen: Tensor | None = None
         if logits and self._logits is not None:
@@ -273,6 +278,7 @@ class StreamedPasses:
             Winners.within(self._result[0]),
             taps=self._taps_of(shape.taps),
             logits=self._logit_buffer() if shape.logits else None,
+            merge=shape.merge,
         )
 
     def _enqueue_chain(self, shape: _Chain) -> None:
@@ -290,6 +296,7 @@ class StreamedPasses:
                 won,
                 logits=self._logit_buffer()[at:] if shape.logits else None,
                 first=n_rows - 1,
+                merge=shape.merge,
             )
             tokens, n_rows, at = won.tokens, 1, at + n_rows
         self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)

@@ -34,23 +34,18 @@ class Merge:
 UNTILED = Merge(name="untiled", version=1)  # by the program of a tile that arrives last
 TILED = Merge(name="tiled", version=1)  # by D / 16 programs of a second kernel
 
-#: Slots from which a cache's chunks are merged tiled. Untiled, one program reads D · 16 · 4 bytes a chunk, 8 KiB at
-#: D = 128: half a MiB at 16,384 slots, which takes one SM several µs a layer, where a second kernel costs about one. A
-#: shorter cache holds too few chunks to pay for that kernel. Estimated from bandwidths, not measured.
-TILED_FROM = 16_384
+#: Keys from which chunks are merged tiled. Untiled, one program reads D · 16 · 4 bytes a chunk, 8 KiB at D = 128, four
+#: chunks at a time; a second kernel costs some 3 µs to start and end, about what 16 chunks take. Estimated, not measured.
+TILED_FROM = 4_096
 
 
-def merge_for(n_slots: int) -> Merge:
-    """The merge for a cache of `n_slots`: fixed when a lane opens, so that it depends on no cursor."""
-    return TILED if n_slots >= TILED_FROM else UNTILED
+def merge_for(length: int) -> Merge:
+    """The merge for a pass whose last row sees `length` keys."""
+    return TILED if length >= TILED_FROM else UNTILED
 
 
 class SplitAttention:
-    """Attention of up to 16 rows at a cursor on the device, over a cache of at most `n_slots`.
-
-    Args:
-        merge: how chunks are merged; `merge_for(n_slots)` by default.
-    """
+    """Attention of up to 16 rows at a cursor on the device, over a cache of at most `n_slots`."""
 
     def __init__(
         self,
@@ -63,14 +58,12 @@ class SplitAttention:
         query_tile: int = _QUERY_TILE,
         chunk: int = CHUNK,
         warps: int = 8,
-        merge: Merge | None = None,
     ) -> None:
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, head_dim
         group = n_heads // n_kv_heads
         while query_tile < group:
             query_tile *= 2
         self.query_tile, self.chunk, self.warps = query_tile, chunk, warps
-        self.merge = merge or merge_for(n_slots)
         self.rows_a_tile = query_tile // group
         self.max_chunks = cdiv(n_slots, chunk)
         self.programs = min(self.max_chunks, max(1, _PROGRAMS_A_CHIP // n_kv_heads))
@@ -82,9 +75,21 @@ class SplitAttention:
         self._pdl = launch_options(device)
         self.counter = torch.zeros(groups, dtype=torch.int32, device=device)
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, cursor: Tensor, out: Scaled, n_rows: int) -> None:
-        """Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32."""
-        tiles, tiled = cdiv(n_rows, self.rows_a_tile), self.merge == TILED
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cursor: Tensor,
+        out: Scaled,
+        n_rows: int,
+        merge: Merge = UNTILED,
+    ) -> None:
+        """Attend, and merge chunks by `merge`, which changes no bit.
+
+        Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32.
+        """
+        tiles, tiled = cdiv(n_rows, self.rows_a_tile), merge == TILED
         attend_kernel[(self.n_kv_heads, tiles, self.programs)](
             q, k, v, cursor, out.data, out.scale_or_any, self.part, self.peak, self.mass, self.counter, n_rows,
             self.head_dim**-0.5,

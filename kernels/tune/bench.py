@@ -120,27 +120,27 @@ class StreamBench:
             case _:
                 return self._add(weight, schedule)
 
-    def _stream(self, width: int, tile: int) -> Stream:
-        stream = Stream(width, tile, self._rows, self.device)
-        if width == self.matmul.k:
-            stream.h = self._x
-            stream.sumsq.copy_(self._squares.expand_as(stream.sumsq))
+    def _read(self) -> Stream:
+        """The stream that qkv, gate_up and head read."""
+        stream = Stream(self.matmul.k, _TILE, self._rows, self.device)
+        stream.h = self._x
+        stream.sumsq.copy_(self._squares.expand_as(stream.sumsq))
         return stream
 
     def _add(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
         op = ResidualMatmul(weight, self._bias, schedule)
-        stream = self._stream(self.matmul.n, schedule.tile)
+        stream = Stream(self.matmul.n, schedule.tile, self._rows, self.device)
         stream.residual.copy_(self._residual)
         written = [stream.residual, *_tensors(stream.h), stream.sumsq]
         return lambda n_rows: op(self._x, stream, self._norm, n_rows), written
 
     def _swiglu(self, weight: Scaled, schedule: Schedule) -> tuple[Step, list[Tensor]]:
-        op, stream = SwigluMatmul(weight, schedule, _EPS), self._stream(self.matmul.k, _TILE)
+        op, stream = SwigluMatmul(weight, schedule, _EPS), self._read()
         out = empty_rows((self.matmul.n,), schedule.tile, self._rows, self.device)
         return lambda n_rows: op(stream, out, n_rows), _tensors(out)
 
     def _head(self, weight: Scaled, schedule: Schedule, whole: bool) -> tuple[Step, list[Tensor]]:
-        op, stream = HeadMatmul(weight, schedule, _EPS), self._stream(self.matmul.k, _TILE)
+        op, stream = HeadMatmul(weight, schedule, _EPS), self._read()
         logits = torch.zeros(ROWS, self.matmul.n, device=self.device) if whole else None
         winners = Winners.within(torch.zeros(WORDS, dtype=torch.int64, device=self.device))
         # A probability's last bits follow the tiles; it decides no token and is not held to them.
@@ -151,7 +151,7 @@ class StreamBench:
         heads = self.matmul.heads
         assert heads is not None
         op = QkvMatmul(weight, self._bias, self._head_norms, heads, schedule, _EPS)
-        stream = self._stream(self.matmul.k, _TILE)
+        stream = self._read()
         angles = torch.arange(_POSITIONS * heads.head_dim // 2, device=self.device).view(_POSITIONS, -1) * 0.1
         cos, sin = angles.cos(), angles.sin()
         cursor = torch.tensor([_CURSOR], dtype=torch.int32, device=self.device)

@@ -38,18 +38,16 @@ class Case:
         self.values[self.length :] = torch.nan
         self.cursor = torch.tensor([self.length - n_rows], dtype=torch.int32, device=DEVICE)
 
-    def attention(self, *, tiled: bool) -> SplitAttention:
+    def attention(self) -> SplitAttention:
         """What it holds from other passes is NaN, so that a read of more chunks than are in use shows."""
-        attention = SplitAttention(
-            *self.heads, self.n_slots, DEVICE, chunk=self.chunk, merge=TILED if tiled else UNTILED
-        )
+        attention = SplitAttention(*self.heads, self.n_slots, DEVICE, chunk=self.chunk)
         for scratch in (attention.part, attention.peak, attention.mass):
             scratch.fill_(torch.nan)
         return attention
 
-    def run(self, attention: SplitAttention, dtype: torch.dtype) -> Scaled:
+    def run(self, attention: SplitAttention, dtype: torch.dtype, *, tiled: bool) -> Scaled:
         out = empty_rows(self.heads[::2], self.heads[2], dtype, DEVICE)
-        attention(self.q, self.keys, self.values, self.cursor, out, self.n_rows)
+        attention(self.q, self.keys, self.values, self.cursor, out, self.n_rows, TILED if tiled else UNTILED)
         return out
 
     def checked(self) -> list[int]:
@@ -85,7 +83,7 @@ def assert_same(a: Scaled, b: Scaled) -> None:
 )
 def test_both_merges_give_the_same_bits(heads: tuple[int, int, int], n_rows: int, n_chunks: int) -> None:
     case = Case(heads, 16, n_chunks, n_rows, torch.float32)
-    untiled, tiled = (case.run(case.attention(tiled=t), torch.float32) for t in (False, True))
+    untiled, tiled = (case.run(case.attention(), torch.float32, tiled=t) for t in (False, True))
 
     assert_same(untiled, tiled)
     torch.testing.assert_close(tiled.data[case.checked()].double(), case.expected(), rtol=1e-4, atol=1e-4)
@@ -94,7 +92,7 @@ def test_both_merges_give_the_same_bits(heads: tuple[int, int, int], n_rows: int
 @pytest.mark.parametrize("n_chunks", [1, 2, 17])
 def test_both_merges_round_a_head_to_fp8_alike(n_chunks: int) -> None:
     case = Case((6, 2, 64), 16, n_chunks, 3, torch.float32)
-    untiled, tiled = (case.run(case.attention(tiled=t), FP8) for t in (False, True))
+    untiled, tiled = (case.run(case.attention(), FP8, tiled=t) for t in (False, True))
 
     assert_same(untiled, tiled)
     assert tiled.scale is not None
@@ -105,19 +103,17 @@ def test_both_merges_round_a_head_to_fp8_alike(n_chunks: int) -> None:
 @pytest.mark.parametrize("tiled", [False, True])
 def test_a_merge_leaves_its_scratch_ready_for_the_next(tiled: bool, dtype: torch.dtype) -> None:
     long, short = Case((6, 2, 32), 16, 5, 3, torch.float32), Case((6, 2, 32), 16, 2, 3, torch.float32)
-    attention = long.attention(tiled=tiled)
-    alone = short.run(short.attention(tiled=tiled), dtype)
-    first = long.run(attention, dtype)
+    attention = long.attention()
+    alone = short.run(short.attention(), dtype, tiled=tiled)
+    first = long.run(attention, dtype, tiled=tiled)
 
-    assert_same(short.run(attention, dtype), alone)
-    assert_same(long.run(attention, dtype), first)
+    assert_same(short.run(attention, dtype, tiled=tiled), alone)
+    assert_same(long.run(attention, dtype, tiled=tiled), first)
 
 
-def test_the_caches_length_chooses_the_merge() -> None:
+def test_a_passes_length_chooses_the_merge() -> None:
     assert merge_for(TILED_FROM - 1) == UNTILED
     assert merge_for(TILED_FROM) == TILED
-    assert SplitAttention(2, 1, 16, 64, DEVICE).merge == UNTILED
-    assert SplitAttention(2, 1, 16, TILED_FROM, DEVICE).merge == TILED
     assert [merge.label for merge in (UNTILED, TILED)] == ["untiled-1", "tiled-1"]
 
 
@@ -132,7 +128,7 @@ class TestOnAGpu:
         self, heads: tuple[int, int, int], n_chunks: int, n_rows: int, out: torch.dtype
     ) -> None:
         case = Case(heads, 256, n_chunks, n_rows, torch.bfloat16)
-        untiled, tiled = (case.run(case.attention(tiled=t), out) for t in (False, True))
+        untiled, tiled = (case.run(case.attention(), out, tiled=t) for t in (False, True))
 
         assert_same(untiled, tiled)
         if out == torch.bfloat16:

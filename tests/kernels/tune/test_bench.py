@@ -38,6 +38,13 @@ def test_other_stages_keep_the_bits(matmul: Matmul) -> None:
     assert all(bool(tensor.float().any()) for tensor in first)
 
 
+def test_a_square_matmul_does_not_write_what_it_reads() -> None:
+    bench = StreamBench(Matmul(op="o", n=64, k=64), DEVICE, dtype=torch.float32, weight_bytes=1)
+    first, again = (bench.output(Schedule(bn=16, bk=16, stages=2)) for _ in range(2))
+
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
 def test_another_split_changes_bits_and_little_else() -> None:
     bench = StreamBench(TINY[1], DEVICE, dtype=torch.float32, weight_bytes=1)
     whole, parts = (bench.output(Schedule(bn=16, bk=16, split=split, stages=2))[0] for split in (1, 2))
