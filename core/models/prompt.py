@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,21 +47,21 @@ class PromptPasses:
     """Prompt chunks of one sequence.
 
     Args:
-        cos, sin: [positions, D/2] fp32. pool: graph memory that passes share which never run at the same time.
+        cos, sin: [positions, D/2] fp32.
         graphs: capture each size once and replay it; False queues the same kernels one by one.
     """
 
     chunk = SIZES[-1]
 
     def __init__(
-        self, model: Transformer, cos: Tensor, sin: Tensor, kv: KvCache, pool: Any, *, graphs: bool = True
+        self, model: Transformer, cos: Tensor, sin: Tensor, kv: KvCache, *, graphs: bool = True
     ) -> None:
         config, self._device = model.config, model.device
         self._model, self._kv, self._cos, self._sin = model, kv, cos, sin
         self._shape = HeadShape(
             n_heads=config.n_heads, n_kv_heads=config.n_kv_heads, head_dim=config.head_dim
         )
-        self._replays = Replays(self._device, graphs=graphs, pool=pool)
+        self._replays = Replays(self._device, graphs=graphs)
         self._ids = torch.zeros(self.chunk, dtype=torch.int64, device=self._device)
         self._place = torch.zeros(2, dtype=torch.int32, device=self._device)
         self._logits = torch.zeros(1, config.vocab_size, dtype=model.head.dtype, device=self._device)

@@ -17,13 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Replays:
     """Runs pieces of work by their shape, on static addresses.
 
+    What the work itself allocates is memory that all its graphs share: they never run at the same time.
+
     Args:
         graphs: capture each shape on its first use; False, or a device without CUDA, queues it anew every time.
-        pool: graph memory, for what the work itself allocates; work that shares a pool never runs at the same time.
     """
 
-    def __init__(self, device: torch.device, *, graphs: bool, pool: Any = None) -> None:
-        self._device, self._pool = device, pool
+    def __init__(self, device: torch.device, *, graphs: bool) -> None:
+        self._device = device
         self._on_gpu = device.type == "cuda"
         self.captures = graphs and self._on_gpu
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -62,7 +63,8 @@ class Replays:
         """Record the work. It ran just before: rewriting the same slots is harmless."""
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        shared = next((captured.pool() for captured in self._graphs.values()), None)
+        with torch.cuda.graph(graph, pool=shared):
             queue()
         return graph
 

@@ -75,7 +75,6 @@ class StreamedModel:
         self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
         self.mixed = empty_rows(heads, config.head_dim, rows, device)
         self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.tile, rows, device)
-        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def _layer(self, layer: Layer, next_norm: Tensor, schedules: dict[str, Schedule]) -> _StreamedLayer:
         eps = self.reference.config.norm_eps
@@ -185,7 +184,7 @@ class StreamedPasses:
         config = model.reference.config
         device = model.reference.device
         self._model, self._kv = model, kv
-        self._prompt = PromptPasses(model.reference, model.cos, model.sin, kv, model.pool, graphs=graphs)
+        self._prompt = PromptPasses(model.reference, model.cos, model.sin, kv, graphs=graphs)
         self._attention = SplitAttention(
             config.n_heads,
             config.n_kv_heads,

@@ -84,12 +84,13 @@ def _bits(schedule: Schedule, run: Callable[[Schedule], list[Tensor]]) -> None:
 def test_how_many_share_a_tile_changes_no_bit(split: int, parts: int) -> None:
     norm, (w, _), (x, _) = rand(WIDE), weight(WIDE, DEEP), rows(rand(5, DEEP))
     gate_up, _ = weight(2 * 3 * GROUP, WIDE)
+    residual = rand(5, WIDE)
 
     def run(schedule: Schedule) -> list[Tensor]:
-        stream = stream_of(torch.zeros(5, WIDE, device=DEVICE), norm)
+        stream = stream_of(residual, norm)
         out = empty_rows((3 * GROUP,), GROUP, FP8, DEVICE)
-        ResidualMatmul(w, None, schedule)(x, stream, norm, 5)
         SwigluMatmul(gate_up, replace(schedule, split=1), EPS)(stream, out, 5)
+        ResidualMatmul(w, None, schedule)(x, stream, norm, 5)
         assert stream.h.scale is not None
         assert out.scale is not None
         return [stream.residual, stream.h.data.float(), stream.h.scale, out.data.float(), out.scale]
