@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import torch
 
 from specmon.core.decoders.choose import Chooser
+from specmon.core.decoders.device_clock import DeviceClock
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
 from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
@@ -18,7 +20,7 @@ from specmon.core.drafters.link import DraftLink
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
-from specmon.core.models.pool import ModelPool, Progress
+from specmon.core.models.pool import LoadedModel, ModelPool, Progress
 
 
 class DecodeLane:
@@ -55,6 +57,7 @@ class DecodeLane:
                 config.target, config.recipe, self._devices[0], progress, config.backend
             )
             self._target = Target(self._loaded, self._devices[0], graphs=config.graphs)
+            self._device_clock = _clock_of(self._loaded, clock)
             if self._link is not None:
                 progress(f"loading draft {config.draft}", None)
                 assert self._link.info
@@ -148,6 +151,8 @@ class DecodeLane:
         yield self._turn_event(request, config, tokens, start, lane, turn)
         if failed is not None:
             raise failed
+        if self._device_clock is not None:
+            yield self._device_clock.measure(t=self._clock(), lane=lane, turn=turn)
         chooser = Chooser(request.sampling, request.seed)
         if self._link and self._link.info.kind == "scripted":
             self._link.script(self._true_text(tokens, start, request, chooser))
@@ -278,6 +283,7 @@ class DecodeLane:
             taps=info.tap_layers if info else (),
             draft_device=len(self._devices) - 1,
             drafter=info.kind if info else None,
+            device_clock=self._device_clock,
         )
 
     def _rounds(self, run: Run, config: LaneConfig) -> Iterator[Event]:
@@ -307,3 +313,15 @@ class DecodeLane:
         row_counts = (1,) if self._link is None else (1, self.config.draft_len + 1)
         with torch.inference_mode():
             self._target.warm(row_counts, taps, progress)
+            if self._device_clock is not None:
+                self._device_clock.measure(t=self._clock(), lane=0, turn=0)  # compiles
+
+
+def _clock_of(loaded: LoadedModel, clock: Callable[[], int]) -> DeviceClock | None:
+    """The clock of the device whose passes are stamped, in time of `clock`; None where none are."""
+    device = loaded.model.device
+    if loaded.streamed is None or device.type != "cuda":
+        return None
+    from specmon.kernels.clock.launch import PingPong
+
+    return DeviceClock(str(device), partial(PingPong(device), clock))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from specmon.core.decoders.choose import Chooser
+from specmon.core.decoders.device_clock import DeviceClock
 from specmon.core.decoders.sheet import Sheet
 from specmon.core.decoders.target import Target, Verified
 from specmon.core.decoders.text_out import TextOut
@@ -36,6 +37,7 @@ class Run:
         taps: target layers whose input the drafter needs.
         draft_device: index of the draft's device in the lane (0: the target's own).
         drafter: kind of the drafter, None for AR.
+        device_clock: the target device's, where its passes are stamped.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Run:
         taps: tuple[int, ...] = (),
         draft_device: int = 0,
         drafter: str | None = None,
+        device_clock: DeviceClock | None = None,
     ) -> None:
         self.target, self.text, self.clock = target, text, clock
         self.stop_reason: StopReason | None = None
@@ -63,6 +66,7 @@ class Run:
         self._lane, self._turn = lane, turn
         self._pending, self._now = pending, started
         self._taps, self._draft_device, self._drafter = taps, draft_device, drafter
+        self._device_clock = device_clock
         self._n_rounds = 0
         self._stop_after(pending)
         self._stop_when_full(0)
@@ -112,7 +116,9 @@ class Run:
         self._pending, self._n_rounds = emitted[-1], self._n_rounds + 1
         sheet.t1 = self._now = self.clock()
         sheet.kv_len = len(self.target.held)
-        sheet.span(0, "verify", t0, t1)
+        clock = self._device_clock
+        began, ended = clock.within(verified.rows.ran, t0, t1) if clock is not None else (t0, t1)
+        sheet.span(0, "verify", began, ended)
         sheet.span(0, "accept", t1, sheet.t1)
         features = verified.rows.features_RF
         features = features[: len(emitted)] if features is not None else None
@@ -129,6 +135,9 @@ class Run:
         if pieces := self.text.new_pieces(ids):
             yield Vocabulary(t=sheet.t1, lane=self._lane, turn=self._turn, pieces=pieces)
         yield sheet.event(lane=self._lane, turn=self._turn)
+        clock = self._device_clock
+        if clock is not None and clock.is_due(self._now):
+            yield clock.measure(t=self.clock(), lane=self._lane, turn=self._turn)
 
     def end(self) -> TurnEnd:
         """The turn's end, with the text still held back."""

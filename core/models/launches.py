@@ -96,8 +96,9 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
 
 
 def _settle(n_tokens: int) -> None:
-    """Draw tokens and accept a chain and a tree, on tensors without values: no model launches these, a round does."""
+    """What a turn launches beside its models, on tensors without values: a draw, acceptance, the time."""
     from specmon.kernels.accept.launch import Accepted, accept_chain, accept_tree
+    from specmon.kernels.clock.pong import pong_kernel
     from specmon.kernels.sample.launch import Sampler
 
     def empty(dtype: torch.dtype, *shape: int) -> Tensor:
@@ -111,3 +112,4 @@ def _settle(n_tokens: int) -> None:
         sampler(logits, nodes, tokens, empty(torch.float32, MAX_ROWS), n_rows)
     accept_chain(tokens, tokens, length, length, out)
     accept_tree(nodes, tokens, tokens, length, length, out)
+    pong_kernel[(1,)](length, tokens, N=8, PATIENCE=200_000, num_warps=1)

@@ -28,7 +28,8 @@ class RowsOut:
 
     `margins`: largest minus second-largest logit a row, `probs`: the best token's probability, where the backend
     computes them on its way. `logits_RV` is there where it was asked for, or costs nothing, until the next pass.
-    `launches`: kernels, copies and graphs that the host launched, where they are counted.
+    `launches`: kernels, copies and graphs that the host launched, where they are counted. `ran`: when the device began and
+    ended by its own clock (ns), where it stamps its passes.
     """
 
     greedy: list[int]
@@ -37,6 +38,7 @@ class RowsOut:
     logits_RV: Tensor | None
     features_RF: Tensor | None
     launches: int | None
+    ran: tuple[int, int] | None
 
     def margin(self, row: int) -> float:
         if self.margins is not None:
@@ -50,7 +52,7 @@ class ChainOut:
     """Tokens drafted one after the other: each one's probability, and its margin where that costs nothing.
 
     `logits_SV` [steps, V], where asked for, are those each token was chosen from; they are the caller's.
-    `launches` as in `RowsOut`.
+    `launches` and `ran` as in `RowsOut`.
     """
 
     tokens: list[int]
@@ -58,6 +60,7 @@ class ChainOut:
     margins: list[float] | None
     logits_SV: Tensor | None
     launches: int | None
+    ran: tuple[int, int] | None
 
 
 class Passes(Protocol):
@@ -113,6 +116,7 @@ class ReferencePasses:
             logits_RV=logits_RV,
             features_RF=features,
             launches=None,
+            ran=None,
         )
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
@@ -135,6 +139,7 @@ class ReferencePasses:
             margins=None,
             logits_SV=torch.cat(seen) if logits else None,
             launches=None,
+            ran=None,
         )
 
     def _rows(self, tokens: Sequence[int], start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:

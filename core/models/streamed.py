@@ -120,7 +120,8 @@ class StreamedModel:
         the pass begins; logits [n_rows, V] fp32 or longer.
         """
         stream, mixed = self.stream, self.mixed
-        embed(tokens, self.reference.embedding_VD, self.reference.layers[0].input_norm, stream, n_rows)
+        norm = self.reference.layers[0].input_norm
+        embed(tokens, self.reference.embedding_VD, norm, stream, n_rows, winners.stamps)
         for i, layer in enumerate(self.layers):
             if taps is not None:
                 taps.keep(i, stream.residual)
@@ -223,6 +224,7 @@ class StreamedPasses:
             logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
             features_RF=self._taps[shape.taps].features[:n_rows].clone() if taps else None,
             launches=launches,
+            ran=_ran(won, won),
         )
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
@@ -240,6 +242,7 @@ class StreamedPasses:
             margins=[float(step.margins[0]) for step in won],
             logits_SV=seen,
             launches=launches,
+            ran=_ran(won[0], won[-1]),
         )
 
     def queue(self, n_rows: int) -> None:
@@ -313,3 +316,9 @@ class StreamedPasses:
             vocabulary = self._model.reference.config.vocab_size
             self._logits = torch.zeros(_REACH, vocabulary, device=self._device)
         return self._logits
+
+
+def _ran(first: Winners, last: Winners) -> tuple[int, int] | None:
+    """When passes ran, by the device's clock (ns); None where it has none."""
+    began, ended = int(first.stamps[0]), int(last.stamps[1])
+    return (began, ended) if ended else None

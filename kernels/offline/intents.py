@@ -48,4 +48,5 @@ INTENTS: dict[str, Intent] = {
     "drawn_kernel": Intent(),
     "accept_chain_kernel": Intent(),
     "accept_tree_kernel": Intent(),
+    "pong_kernel": Intent(hot=False),
 }

@@ -6,21 +6,23 @@ import triton
 import triton.language as tl
 
 from specmon.kernels.stream.matmul import store_rows
-from specmon.kernels.stream.overlap import await_previous, let_next_start
+from specmon.kernels.stream.overlap import await_previous, let_next_start, stamp
 
 
 @triton.jit(do_not_specialize=["n_rows"])
 def embed_kernel(
-    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, n_rows,
-    D: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
+    token_ptr, table_ptr, norm_ptr, residual_ptr, h_ptr, h_scale_ptr, sumsq_ptr, stamp_ptr, n_rows,
+    D: tl.constexpr, BN: tl.constexpr, STAMP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """residual[r] = table[token[r]], with h and sumsq as `residual_kernel` leaves them. Grid: tiles.
+    """residual[r] = table[token[r]], with h and sumsq as `residual_kernel` leaves them; stamp[0] = when. Grid: tiles.
 
     Shapes: token [16] int64; table [V, D]; norm [D] fp32.
     """
     tile = tl.program_id(0)
     await_previous(PDL)
     let_next_start(PDL)  # not before: the next kernel reads the cursor without waiting
+    if tile == 0:
+        stamp(stamp_ptr, STAMP)
     rn = tile * BN + tl.arange(0, BN)
     rr = tl.arange(0, 16)
     token = tl.load(token_ptr + rr, mask=rr < n_rows, other=0)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from specmon.kernels.stream.matmul import channel_scale, load_squares, row_scale, stream_tile
-from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
+from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows, stamp
 
 NO_TOKEN = tl.constexpr(2147483647)
 
@@ -73,12 +73,12 @@ def leader(best_ptr, second_ptr, index_ptr, at, inside):
 
 @triton.jit(do_not_specialize=["first"])
 def winner_kernel(
-    best_ptr, second_ptr, index_ptr, mass_ptr, token_ptr, margin_ptr, prob_ptr, first,
-    TILES: tl.constexpr, PDL: tl.constexpr,
+    best_ptr, second_ptr, index_ptr, mass_ptr, token_ptr, margin_ptr, prob_ptr, stamp_ptr, first,
+    TILES: tl.constexpr, STAMP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """token[i] = the lowest id of the largest logit of row first + i; margin[i] = largest − second largest; prob[i].
 
-    Grid: the rows from `first` on.
+    stamp[1] = when. Grid: the rows from `first` on.
     """
     at = tl.program_id(0)
     row = first + at
@@ -91,3 +91,5 @@ def winner_kernel(
     tl.store(token_ptr + at, token.to(tl.int64))
     tl.store(margin_ptr + at, top - runner_up)
     tl.store(prob_ptr + at, 1.0 / tl.sum(mass * tl.exp(best - top), axis=0))
+    if at == 0:
+        stamp(stamp_ptr + 1, STAMP)

@@ -36,6 +36,11 @@ def launch_options(device: torch.device) -> dict[str, bool]:
     return {"enable_fp_fusion": True, **overlap}
 
 
+def has_time(device: torch.device) -> bool:
+    """Whether kernels can read a clock there."""
+    return device.type in ("cuda", "meta")
+
+
 def reads_ahead(weight: Scaled) -> bool:
     """Whether a kernel asks for all of its weights before the kernel ahead of it is done, not just for its first tiles.
 
@@ -207,14 +212,21 @@ class HeadMatmul:
             num_warps=s.warps, **self._pdl,
         )  # fmt: skip
         winner_kernel[(n_rows - first,)](
-            self.best, self.second, self.index, self.mass, winners.tokens, winners.margins, winners.probs, first,
-            TILES=self.n_tiles, **self._pdl,
+            self.best, self.second, self.index, self.mass, winners.tokens, winners.margins, winners.probs,
+            winners.stamps, first, TILES=self.n_tiles, STAMP=has_time(self.best.device), **self._pdl,
         )  # fmt: skip
 
 
-def embed(tokens: Tensor, table: Tensor, norm: Tensor, stream: Stream, n_rows: int) -> None:
-    """Start the stream with rows of the embedding. Shapes: tokens [16] int64; table [V, D]; norm [D] fp32."""
+def embed(
+    tokens: Tensor, table: Tensor, norm: Tensor, stream: Stream, n_rows: int, stamps: Tensor | None = None
+) -> None:
+    """Start the stream with rows of the embedding, and the pass: `stamps` are its `Winners.stamps`.
+
+    Shapes: tokens [16] int64; table [V, D]; norm [D] fp32.
+    """
+    device = stream.residual.device
     embed_kernel[(stream.n_tiles,)](
-        tokens, table, norm, stream.residual, stream.h.data, stream.h.scale_or_any, stream.sumsq, n_rows,
-        D=stream.width, BN=stream.tile, **launch_options(stream.residual.device),
+        tokens, table, norm, stream.residual, stream.h.data, stream.h.scale_or_any, stream.sumsq,
+        tokens if stamps is None else stamps, n_rows,
+        D=stream.width, BN=stream.tile, STAMP=stamps is not None and has_time(device), **launch_options(device),
     )  # fmt: skip

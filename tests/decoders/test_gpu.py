@@ -12,7 +12,7 @@ from torch import Tensor
 from specmon.core.decoders.lane import DecodeLane
 from specmon.core.drafters.scripted import Step
 from specmon.core.engine.messages import LaneConfig
-from specmon.core.events import Sampling
+from specmon.core.events import ClockSync, Sampling
 from specmon.core.models.kv import KvCache
 from specmon.core.models.placement import Chunk, Rows
 from specmon.core.models.pool import LoadedModel
@@ -276,6 +276,19 @@ def test_without_graphs_every_kernel_and_copy_is_a_launch(tiny: TinyModels, benc
     )  # embedding; qkv, attention, o, gate and up, down; head and its winner
     draft = 4 * one_pass + 3  # the cursor's copy, all cursors, the outcomes' copy
     assert {r.host_launches for r in sd.rounds} == {draft + step}
+
+
+@pytest.mark.gpu
+def test_verification_is_timed_by_the_device(tiny: TinyModels, bench: Bench) -> None:
+    found = bench.lane(tiny.target(), recipe="bf16", devices="cuda:0").decode(max_new_tokens=32)
+    clocks = [event for event in found.events if isinstance(event, ClockSync)]
+    verified = [(r, span) for r in found.rounds for span in r.spans if span.kind == "verify"]
+
+    assert clocks
+    assert {event.device for event in clocks} == {"cuda:0"}
+    assert len(verified) == len(found.rounds)
+    for r, span in verified:  # shorter than what the host saw: it launched before, and looked after
+        assert r.t0 < span.start < span.end < r.t1
 
 
 @pytest.mark.gpu

@@ -43,7 +43,10 @@ def test_every_kernel_that_is_launched_is_checked(recorded: dict[str, list[Launc
 
 
 def test_launches_are_those_of_a_gpu_that_overlaps(recorded: dict[str, list[Launch]]) -> None:
+    alone = {"pong_kernel"}  # follows nothing: the host waits before it asks for the time
     for launch in recorded["qwen2.5-7b"]:
+        if launch.name in alone:
+            continue
         assert ("PDL", True) in launch.constants
         assert '"launch_pdl": true' in launch.specialization
 

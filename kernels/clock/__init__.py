@@ -1,0 +1,1 @@
+"""The device's own time, and how it is asked for it."""
