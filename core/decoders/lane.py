@@ -304,7 +304,8 @@ class DecodeLane:
         truth = [*tokens, last.choice]
         while run.going():
             sheet = run.open_round()
-            run.verify(sheet, Proposal(tokens=()))
+            run.begin(sheet, Proposal(tokens=()))
+            run.verify(sheet)
             truth += sheet.emitted
         return truth
 

@@ -1,7 +1,7 @@
 """AR, SD and SSD: three round loops over the same verification.
 
-Each yields its events round by round, and has nothing running on the draft device while it waits to be resumed, so that a
-race may pause it there.
+A round is told while the next one's verification runs, where the backend can run by itself. In a race a lane is paused
+between two rounds: the last before a pause is told at once, and nothing of it runs on any device meanwhile.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specmon.core.decoders.run import Run
+from specmon.core.decoders.sheet import Sheet
 from specmon.core.drafters.base import Proposal
 from specmon.core.drafters.link import DraftLink
 from specmon.core.events import Event, Span, SpanKind
@@ -16,12 +17,37 @@ from specmon.core.events import Event, Span, SpanKind
 _NO_DRAFT = Proposal(tokens=())
 
 
+class _Telling:
+    """Holds a finished round back until the next one's verification has begun."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._finished: Sheet | None = None
+
+    def tell(self) -> Iterator[Event]:
+        """The round held back, if there is one."""
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            yield from self._run.close(finished)
+
+    def finish(self, sheet: Sheet) -> Iterator[Event]:
+        """Hold `sheet` back, or tell it where nothing may run on after it."""
+        self._finished = sheet
+        if self._run.pausing or self._run.stop_reason is not None:
+            yield from self.tell()
+
+
 def ar_rounds(run: Run) -> Iterator[Event]:
     """Autoregressive decoding: one token a round."""
+    telling = _Telling(run)
     while run.going():
+        yield from run.sync_clock()
         sheet = run.open_round()
-        run.verify(sheet, _NO_DRAFT)
-        yield from run.close(sheet)
+        run.begin(sheet, _NO_DRAFT)
+        yield from telling.tell()
+        run.verify(sheet)
+        yield from telling.finish(sheet)
+    yield from telling.tell()
 
 
 def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
@@ -29,12 +55,17 @@ def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
 
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding".
     """
+    telling = _Telling(run)
     while run.going():
+        yield from run.sync_clock()
         sheet = run.open_round(draft_len)
         drafted = link.draft(sheet.requested_k)
         sheet.drafted(drafted)
-        link.outcome(run.verify(sheet, drafted.proposal))
-        yield from run.close(sheet)
+        run.begin(sheet, drafted.proposal)
+        yield from telling.tell()
+        link.outcome(run.verify(sheet))
+        yield from telling.finish(sheet)
+    yield from telling.tell()
 
 
 def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ...]) -> Iterator[Event]:
@@ -44,9 +75,11 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
     drafts from scratch.
     Source: Kumar et al. 2026, "Speculative Speculative Decoding" (code: tanishqkumar/ssd).
     """
+    telling = _Telling(run)
     ready: Proposal | None = None
     handed_over: list[Span] = []
     while run.going():
+        yield from run.sync_clock()
         sheet = run.open_round(draft_len)
         sheet.spans += handed_over
         if ready is None:
@@ -60,7 +93,9 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
         )
         widths = fan_out[: len(proposal.tokens) + 1]
         link.prepare(widths, draft_len)
-        outcome = run.verify(sheet, proposal)
+        run.begin(sheet, proposal)
+        yield from telling.tell()
+        outcome = run.verify(sheet)
         link.outcome(outcome)
         verdict = link.verdict()
         sheet.settle(verdict, widths, has_successor=run.stop_reason is None)
@@ -71,4 +106,5 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
         handed_over = (
             [] if run.drain(sheet) else [Span(0, "main", kind, sheet.t1, run.clock(), sheet.index + 1)]
         )
-        yield from run.close(sheet)
+        yield from telling.finish(sheet)
+    yield from telling.tell()

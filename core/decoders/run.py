@@ -100,18 +100,30 @@ class Run:
         """Go on after a pause: the next round starts now."""
         self.pausing, self._now = False, self.clock()
 
-    def verify(self, sheet: Sheet, proposal: Proposal) -> Outcome:
-        """Run the target over the pending token and the draft, accept, and move the cursor.
+    def sync_clock(self) -> Iterator[Event]:
+        """Measure the device's clock when that is due; the device must be idle."""
+        clock = self._device_clock
+        if clock is not None and clock.is_due(self._now):
+            yield clock.measure(t=self.clock(), lane=self._lane, turn=self._turn)
+
+    def begin(self, sheet: Sheet, proposal: Proposal) -> None:
+        """Start the target on the pending token and the draft."""
+        sheet.proposal, sheet.begun = proposal, self.clock()
+        self.target.begin([self._pending, *proposal.tokens], self._chooser, self._taps)
+
+    def verify(self, sheet: Sheet) -> Outcome:
+        """Wait for the rows begun, accept, and move the cursor.
 
         Returns: the tokens that stay and the features of their rows, as the drafter needs to know them.
         """
+        proposal = sheet.proposal
+        t0 = sheet.begun if self.target.runs_ahead else self.clock()
         tokens = [self._pending, *proposal.tokens]
-        t0 = self.clock()
-        verified = self.target.verify(tokens, self._chooser, self._taps)
+        verified = self.target.end(self._chooser)
         t1 = self.clock()
         accepted_len = accept_length(torch.tensor(proposal.tokens), torch.tensor(verified.choices))
         emitted, text = self._emit([*proposal.tokens[:accepted_len], verified.choices[accepted_len]])
-        self._fill(sheet, proposal, verified, accepted_len, emitted, text)
+        self._fill(sheet, verified, accepted_len, emitted, text)
         self.target.keep(tokens[: len(emitted)])
         self._pending, self._n_rounds = emitted[-1], self._n_rounds + 1
         sheet.t1 = self._now = self.clock()
@@ -135,9 +147,6 @@ class Run:
         if pieces := self.text.new_pieces(ids):
             yield Vocabulary(t=sheet.t1, lane=self._lane, turn=self._turn, pieces=pieces)
         yield sheet.event(lane=self._lane, turn=self._turn)
-        clock = self._device_clock
-        if clock is not None and clock.is_due(self._now):
-            yield clock.measure(t=self.clock(), lane=self._lane, turn=self._turn)
 
     def end(self) -> TurnEnd:
         """The turn's end, with the text still held back."""
@@ -154,13 +163,12 @@ class Run:
     def _fill(
         self,
         sheet: Sheet,
-        proposal: Proposal,
         verified: Verified,
         accepted_len: int,
         emitted: list[int],
         text: list[str],
     ) -> None:
-        sheet.proposal, sheet.accepted_len = proposal, accepted_len
+        sheet.accepted_len = accepted_len
         sheet.emitted, sheet.text = tuple(emitted), tuple(text)
         sheet.bonus = verified.choices[accepted_len] if len(emitted) > accepted_len else None
         sheet.margin = verified.rows.margin(accepted_len)

@@ -13,7 +13,10 @@ _MARGIN_DIGITS = 3
 
 @dataclass(kw_only=True)
 class Sheet:
-    """One round's notes. `draft_device` indexes the lane's devices (0: both roles share one)."""
+    """One round's notes.
+
+    `begun`: when the target was started on it. `draft_device` indexes the lane's devices (0: both roles share one).
+    """
 
     index: int
     t0: int
@@ -21,6 +24,7 @@ class Sheet:
     draft_device: int
     drafter: str | None = None
     t1: int = 0
+    begun: int = 0
     proposal: Proposal = field(default_factory=lambda: Proposal(tokens=()))
     accepted_len: int = 0
     bonus: int | None = None

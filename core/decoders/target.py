@@ -59,6 +59,7 @@ class Target:
             device=str(self.device),
         )
         self._passes = loaded.open(self.kv, graphs=graphs)
+        self.runs_ahead = self._passes.runs_ahead
         self.held: list[int] = []
 
     def warm(self, row_counts: Sequence[int], taps: Sequence[int], progress: Progress) -> None:
@@ -102,15 +103,23 @@ class Target:
                 choice = chooser.choose(logits, [len(tokens)])[0]
             yield PrefilledChunk(start=first, length=length, choice=choice, features_NF=features)
 
-    def verify(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> Verified:
-        """Run `tokens` (the pending token, then the draft) as rows at the cursor; the cursor does not move yet."""
-        start = len(self.held)
-        out = self._passes.rows(tokens, start, taps, logits=not chooser.is_greedy)
+    def begin(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> None:
+        """Start on `tokens` (the pending token, then the draft) as rows at the cursor, where the backend runs by itself."""
+        self._passes.begin_rows(tokens, len(self.held), taps, logits=not chooser.is_greedy)
+
+    def end(self, chooser: Chooser) -> Verified:
+        """The rows begun, with the target's choices; the cursor does not move yet."""
+        out, start = self._passes.end_rows(), len(self.held)
         if chooser.is_greedy:
             return Verified(choices=out.greedy, rows=out, launches=out.launches)
         assert out.logits_RV is not None
-        positions = list(range(start + 1, start + 1 + len(tokens)))
+        positions = list(range(start + 1, start + 1 + len(out.greedy)))
         return Verified(choices=chooser.choose(out.logits_RV, positions), rows=out, launches=None)
+
+    def verify(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> Verified:
+        """From `begin` to `end`."""
+        self.begin(tokens, chooser, taps)
+        return self.end(chooser)
 
     def keep(self, tokens: Sequence[int]) -> None:
         """Of the rows just verified, the first len(tokens) stay: the cursor moves past them."""

@@ -63,11 +63,25 @@ class Worker:
         self._desk = desk
         self._zero = clock_zero
         self._early: tuple[Outcome, int] | None = None
+        self._unread: tuple[str, list[Any]] | None = None
 
     def serve(self) -> None:
         while True:
-            kind, *body = self._pipe.recv()
-            self._handle(kind, body)
+            self.answer()
+
+    def answer(self) -> None:
+        """Wait for the next message and do what it asks."""
+        kind, body = self._unread or self._read()
+        self._unread = None
+        self._handle(kind, body)
+
+    @property
+    def has_mail(self) -> bool:
+        return self._unread is not None or self._pipe.poll(0)
+
+    def _read(self) -> tuple[str, list[Any]]:
+        kind, *body = self._pipe.recv()
+        return kind, body
 
     def _handle(self, kind: str, body: list[Any]) -> None:
         if kind == "begin":
@@ -93,12 +107,13 @@ class Worker:
             self._pipe.send(verdict)
 
     def _arrived(self) -> Outcome | None:
-        """The outcome, if it came while branches are being prepared; nothing else can come then but a new turn."""
-        if self._early is None and self._pipe.poll(0):
-            kind, *body = self._pipe.recv()
-            if kind != "outcome":
-                raise ValueError(f"{kind!r} while preparing branches")
-            self._early = _outcome(body), time.monotonic_ns() - self._zero
+        """The outcome, if it came while branches are being prepared; a turn that was given up has none: another begins."""
+        if self._early is None and self._unread is None and self._pipe.poll(0):
+            kind, body = self._read()
+            if kind == "outcome":
+                self._early = _outcome(body), time.monotonic_ns() - self._zero
+            else:
+                self._unread = kind, body
         return self._early[0] if self._early else None
 
 

@@ -5,8 +5,9 @@ Shapes: R rows, N chunk tokens, V vocabulary, F features (taps · D).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -68,6 +69,8 @@ class Passes(Protocol):
 
     #: Tokens a prompt chunk has at most; part of the backend's version.
     chunk: int
+    #: Whether rows that were begun run by themselves; else they run when they are waited for.
+    runs_ahead: bool
     #: Whether the first use of a kind of pass captures a graph.
     captures: bool
 
@@ -75,8 +78,16 @@ class Passes(Protocol):
         """Run one chunk from position `start`. Returns: logits [1, V] after its last token, features [N, F] or None."""
         ...
 
+    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
+        """Ask for up to 16 rows from position `start`, each with the bits it would have alone; no pass until `end_rows`."""
+        ...
+
+    def end_rows(self) -> RowsOut:
+        """Wait for the rows begun."""
+        ...
+
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        """Run up to 16 rows from position `start`, each with the bits it would have alone."""
+        """Run rows, from `begin_rows` to `end_rows`."""
         ...
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
@@ -98,10 +109,19 @@ class ReferencePasses:
     """The plain-torch backend."""
 
     chunk = CHUNK
-    captures = False
+    captures = runs_ahead = False
 
     def __init__(self, model: Transformer, kv: KvCache) -> None:
         self._model, self._kv = model, kv
+        self._begun: Callable[[], RowsOut] | None = None
+
+    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
+        self._begun = partial(self.rows, tokens, start, taps, logits=logits)  # run when they are waited for
+
+    def end_rows(self) -> RowsOut:
+        assert self._begun is not None
+        begun, self._begun = self._begun, None
+        return begun()
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         hidden, features = self._model.hidden(ids_N, self._kv, Chunk(start, len(ids_N)), taps)

@@ -195,7 +195,7 @@ class StreamedPasses:
         )
         self._replays = Replays(device, graphs=graphs)
         self.captures = self._replays.captures
-        pinned = device.type == "cuda"
+        pinned = self.runs_ahead = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._start = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
         self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
@@ -206,14 +206,24 @@ class StreamedPasses:
         self._device = device
         self._taps: dict[tuple[int, ...], Taps] = {}
         self._logits: Tensor | None = None
+        self._begun: tuple[_Rows, int | None] | None = None
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         return self._prompt(ids_N, start, taps)
 
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        n_rows = len(tokens)
-        shape = _Rows(n_rows, tuple(taps), logits, merge_for(start + n_rows))
-        launches = self._run(shape, tokens, start)
+        self.begin_rows(tokens, start, taps, logits=logits)
+        return self.end_rows()
+
+    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
+        shape = _Rows(len(tokens), tuple(taps), logits, merge_for(start + len(tokens)))
+        self._begun = shape, self._start_at(shape, tokens, start)
+
+    def end_rows(self) -> RowsOut:
+        assert self._begun is not None
+        (shape, launches), self._begun = self._begun, None
+        self._replays.wait()
+        n_rows, taps, logits = shape.n_rows, shape.taps, shape.logits
         won = Winners.within(self._result[0])
         if launches is not None and taps:
             launches += 1  # the features' copy
@@ -230,7 +240,8 @@ class StreamedPasses:
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
         check_chain(len(tokens), steps)
         end = start + len(tokens) + steps - 1
-        launches = self._run(_Chain(len(tokens), steps, logits, merge_for(end)), tokens, start)
+        launches = self._start_at(_Chain(len(tokens), steps, logits, merge_for(end)), tokens, start)
+        self._replays.wait()
         won = [Winners.within(self._result[i]) for i in range(steps)]
         seen: Tensor | None = None
         if logits and self._logits is not None:
@@ -253,13 +264,11 @@ class StreamedPasses:
         """Queue a draft from whatever the buffers hold and wait for nothing (benchmarks)."""
         self._queue(_Chain(n_rows, steps, False))
 
-    def _run(self, shape: _Rows | _Chain, tokens: Sequence[int], start: int) -> int | None:
-        """Run it and wait for its result. Returns: the host's launches."""
+    def _start_at(self, shape: _Rows | _Chain, tokens: Sequence[int], start: int) -> int | None:
+        """Queue it for `tokens` from position `start`. Returns: the host's launches."""
         self._tokens[: len(tokens)] = torch.tensor(tokens)
         self._start[0] = start
-        launches = self._queue(shape)
-        self._replays.wait()
-        return launches
+        return self._queue(shape)
 
     def _queue(self, shape: _Rows | _Chain) -> int | None:
         if shape.logits:

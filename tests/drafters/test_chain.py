@@ -288,7 +288,7 @@ def test_work_counts_forwards_and_bytes(new_draft_model: Make) -> None:
 class CountedPasses:
     """Passes that say what they were asked for, and that each is one launch."""
 
-    captures, chunk = False, 256
+    captures, chunk, runs_ahead = False, 256, False
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
@@ -300,6 +300,12 @@ class CountedPasses:
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
         self.asked.append(("rows", len(tokens), start, logits))
         return replace(self._passes.rows(tokens, start, taps, logits=logits), launches=1)
+
+    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
+        raise NotImplementedError("a drafter waits for its rows")
+
+    def end_rows(self) -> RowsOut:
+        raise NotImplementedError("a drafter waits for its rows")
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
         self.asked.append((f"chain of {steps}", len(tokens), start, logits))

@@ -38,9 +38,8 @@ def serve(pipe: Pipe, drafter: Any, *messages: tuple[Any, ...]) -> list[Any]:
     for message in messages:
         ours.send(message)
     worker = Worker(theirs, Desk(drafter, lambda: 0), 0)
-    while theirs.poll(0):
-        kind, *body = theirs.recv()
-        worker._handle(kind, body)
+    while worker.has_mail:
+        worker.answer()
     answers = []
     while ours.poll(0):
         answers.append(ours.recv())
@@ -49,6 +48,13 @@ def serve(pipe: Pipe, drafter: Any, *messages: tuple[Any, ...]) -> list[Any]:
 
 REPEATS = [1, 2, 3, 1, 2, 4, 1, 2]
 BEGIN = ("begin", REPEATS, None, 0)
+
+
+def test_a_turn_given_up_while_branches_are_prepared_makes_room_for_the_next(pipe: Pipe) -> None:
+    answers = serve(pipe, NgramDrafter(), BEGIN, ("draft", 2), ("prepare", (1, 1, 1), 2), BEGIN, ("draft", 2))
+
+    assert [type(answer) for answer in answers] == [Drafted, Drafted]
+    assert answers[0].proposal == answers[1].proposal
 
 
 def test_worker_drafts_and_settles_a_hit(pipe: Pipe) -> None:
