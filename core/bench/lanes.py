@@ -44,7 +44,7 @@ def decoder_words(config: LaneConfig) -> str:
         return name
     if config.decoder == "sd":
         return f"{name} K{config.draft_len}"
-    return f"{name} K{config.draft_len} fan {'·'.join(map(str, config.fan_out))}"
+    return f"{name} K{config.draft_len} fan {config.fan_out_words}"
 
 
 def _draft(config: LaneConfig) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.device_clock import DeviceClock
+from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
 from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
@@ -67,6 +68,7 @@ class DecodeLane:
             self.close()
             raise
         self._current: Run | None = None
+        self._fan_outs: dict[int, FanOut] = {}
         self.hashes = {"target": self._loaded.source.fingerprint()}
 
     @property
@@ -207,7 +209,7 @@ class DecodeLane:
             prompt_tokens=len(tokens),
             reused_tokens=start,
             draft_len=config.draft_len if speculative else 0,
-            fan_out=fan_out_of(config) if config.decoder == "ssd" else None,
+            fan_out=self._fan_out(config).widths() if config.decoder == "ssd" else None,
             sampling=request.sampling,
             seed=request.seed,
             max_new_tokens=request.max_new_tokens,
@@ -292,7 +294,13 @@ class DecodeLane:
         elif config.decoder == "sd":
             yield from sd_rounds(run, self._link, config.draft_len)
         else:
-            yield from ssd_rounds(run, self._link, config.draft_len, fan_out_of(config))
+            yield from ssd_rounds(run, self._link, config.draft_len, self._fan_out(config))
+
+    def _fan_out(self, config: LaneConfig) -> FanOut:
+        """For drafts of this length; what it learned in earlier turns stays."""
+        if config.draft_len not in self._fan_outs:
+            self._fan_outs[config.draft_len] = fan_out_of(config)
+        return self._fan_outs[config.draft_len]
 
     def _true_text(self, tokens: list[int], start: int, request: Request, chooser: Chooser) -> list[int]:
         """Decode the request with AR, for a scripted drafter to know; nothing of it is shown or kept."""

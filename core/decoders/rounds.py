@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.run import Run
 from specmon.core.decoders.sheet import Sheet
 from specmon.core.drafters.base import Proposal
@@ -68,11 +69,11 @@ def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
     yield from telling.tell()
 
 
-def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ...]) -> Iterator[Event]:
+def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: FanOut) -> Iterator[Event]:
     """Speculative speculative decoding: while the target verifies, the draft device prepares the next draft.
 
-    It prepares one for each of fan_out[a] likely bonus tokens after each accepted_len a; when the outcome has none, it
-    drafts from scratch.
+    After each accepted_len it prepares one for each of some likely bonus tokens, as many as `fan_out` says; when the
+    outcome has none, it drafts from scratch.
     Source: Kumar et al. 2026, "Speculative Speculative Decoding" (code: tanishqkumar/ssd).
     """
     telling = _Telling(run)
@@ -91,7 +92,7 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
             probs=ready.probs[: sheet.requested_k],
             features=ready.features,
         )
-        widths = fan_out[: len(proposal.tokens) + 1]
+        widths = fan_out.widths()[: len(proposal.tokens) + 1]
         link.prepare(widths, draft_len)
         run.begin(sheet, proposal)
         yield from telling.tell()
@@ -100,6 +101,9 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: tuple[int, ..
         verdict = link.verdict()
         sheet.settle(verdict, widths, has_successor=run.stop_reason is None)
         chosen = verdict.branches[verdict.hit] if verdict.hit is not None else None
+        if verdict.miss != "late" and sheet.bonus is not None and len(proposal.tokens) == draft_len:
+            rank = chosen.rank if chosen else None
+            fan_out.saw(sheet.accepted_len, widths[sheet.accepted_len], rank)
         ready = chosen.proposal if chosen else None
         late = verdict.t1 is not None and verdict.t1 > verdict.received
         kind: SpanKind = "wait" if late else "handoff"

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from specmon.core.decoders.fan_out import FanOut, Given, Learned
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
 from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
 from specmon.core.engine.messages import LaneConfig, Request
@@ -16,10 +17,12 @@ from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.pool import Progress
 
 
-def fan_out_of(config: LaneConfig) -> tuple[int, ...]:
-    """Branches for each accepted_len 0 … draft_len; one number serves all."""
+def fan_out_of(config: LaneConfig) -> FanOut:
+    """How many branches each accepted_len 0 … draft_len gets; one number serves all."""
+    if config.branch_budget is not None:
+        return Learned(config.draft_len, config.branch_budget)
     widths = config.fan_out
-    return widths * (config.draft_len + 1) if len(widths) == 1 else widths
+    return Given(widths * (config.draft_len + 1) if len(widths) == 1 else widths)
 
 
 def open_link(
@@ -44,7 +47,7 @@ def open_link(
         backend=config.backend,
         device=device,
         draft_len=config.draft_len,
-        n_branches=sum(fan_out_of(config)) if config.decoder == "ssd" else 0,
+        n_branches=sum(fan_out_of(config).widths()) if config.decoder == "ssd" else 0,
         cache_dir=cache_dir,
         graphs=config.graphs,
     )
@@ -80,6 +83,10 @@ def check_config(config: LaneConfig) -> None:
     if not 1 <= config.draft_len < MAX_ROWS:
         raise UsageError(f"draft_len {config.draft_len} cannot work.", f"Choose 1 to {MAX_ROWS - 1}.")
     if config.decoder != "ssd":
+        return
+    if config.branch_budget is not None:
+        if config.branch_budget < 1:
+            raise UsageError(f"A budget of {config.branch_budget} branches cannot work.", "Choose 1 or more.")
         return
     if len(config.fan_out) not in (1, config.draft_len + 1):
         raise UsageError(

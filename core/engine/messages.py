@@ -19,7 +19,7 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     target / draft: a folder, a hub id, a .gguf, "smollm2" (the embedded pair), and for `draft` also "eagle3",
     "ngram", "scripted:0.78" or "auto". `recipe` and `devices` may be "auto". `fan_out` has one entry for all
-    accepted_lens, or draft_len + 1 entries.
+    accepted_lens, or draft_len + 1 entries; with a `branch_budget` it is chosen each round instead.
     """
 
     decoder: Decoder = "ssd"
@@ -30,7 +30,15 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
     backend: str = "auto"  # of the kernels: "reference" or "triton"
     draft_len: int = 4
     fan_out: tuple[int, ...] = (1,)
+    branch_budget: int | None = None
     graphs: bool = True  # False: kernels that a CUDA graph could hold are launched one by one
+
+    @property
+    def fan_out_words(self) -> str:
+        """ "2", "5·4·3·2·2" or "auto 16"."""
+        if self.branch_budget is not None:
+            return f"auto {self.branch_budget}"
+        return "·".join(map(str, self.fan_out))
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "fan-out of 0": (("run", *PROMPT, "--fan-out", "0"), "whole numbers of 1 or more"),
     "fan-out not numbers": (("run", *PROMPT, "--fan-out", "a,b"), "whole numbers of 1 or more"),
     "fan-out with a hole": (("run", *PROMPT, "--fan-out", "1,,2"), "whole numbers of 1 or more"),
+    "fan-out auto of nothing": (("run", *PROMPT, "--fan-out", "auto:0"), "a budget is 1 branch or more"),
+    "fan-out auto of words": (("run", *PROMPT, "--fan-out", "auto:many"), "a budget is 1 branch or more"),
     "fan-out too short": (("run", *PROMPT, "--fan-out", "5,4,3"), "takes 1 or 5"),
     "fan-out too long": (("run", *PROMPT, "--draft-len", "2", "--fan-out", "5,4,3,2"), "takes 1 or 3"),
     "no new tokens": (("run", *PROMPT, "--max-new-tokens", "0"), "--max-new-tokens is 0"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
+from specmon.core.decoders.fan_out import DEFAULT_BUDGET
 from specmon.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ DecoderName = Annotated[str, typer.Option("--decoder", metavar="ar|sd|ssd", help
 DraftLen = Annotated[int, typer.Option(metavar="K", help="Tokens proposed in a round.")]
 FanOut = Annotated[
     str,
-    typer.Option(metavar="F[,F…]", help="SSD: branches per accepted_len; one number, or K+1 of them."),
+    typer.Option(
+        metavar="F[,F…]|auto[:N]",
+        help="SSD: branches per accepted_len, one number or K+1; auto shares out N (16) where they have hit.",
+    ),
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
 Backend = Annotated[
@@ -103,6 +107,7 @@ def lane_config(
     ):
         if not value.strip():
             raise UsageError(f"{name} is empty.")
+    widths, budget = parse_fan_out(fan_out, draft_len)
     return LaneConfig(
         decoder=cast("Decoder", decoder),
         target=target,
@@ -111,7 +116,8 @@ def lane_config(
         devices=devices,
         backend=backend,
         draft_len=draft_len,
-        fan_out=parse_fan_out(fan_out, draft_len),
+        fan_out=widths,
+        branch_budget=budget,
         graphs=graphs == "on",
     )
 
@@ -153,21 +159,29 @@ def request(
     )
 
 
-def parse_fan_out(text: str, draft_len: int) -> tuple[int, ...]:
-    """Read 1 or 5,4,3,2,2: branches for every accepted_len 0..draft_len. Raises: UsageError."""
+def parse_fan_out(text: str, draft_len: int) -> tuple[tuple[int, ...], int | None]:
+    """Read 1 or 5,4,3,2,2, branches for every accepted_len 0..draft_len, or auto or auto:24, a budget for all.
+
+    Returns: the branches, and the budget where it is auto. Raises: UsageError.
+    """
+    word, colon, number = text.strip().partition(":")
+    if word == "auto":
+        if colon and not (number.isdecimal() and int(number) >= 1):
+            raise UsageError(f"--fan-out is {text!r}, but a budget is 1 branch or more, like auto:16.")
+        return (1,), int(number) if colon else DEFAULT_BUDGET
     try:
         fan_out = tuple(int(part) for part in text.split(","))
     except ValueError:
         fan_out = (0,)
     if min(fan_out) < 1:
         raise UsageError(
-            f"--fan-out is {text!r}, but it takes whole numbers of 1 or more, like 2 or 5,4,3,2,2."
+            f"--fan-out is {text!r}, but it takes whole numbers of 1 or more, like 2 or 5,4,3,2,2, or auto."
         )
     if len(fan_out) not in {1, draft_len + 1}:
         raise UsageError(
             f"--fan-out has {len(fan_out)} numbers, but --draft-len {draft_len} takes 1 or {draft_len + 1}."
         )
-    return fan_out
+    return fan_out, None
 
 
 def parse_lane(word: str, draft_len: int, option: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ import msgspec
 from specmon.core.engine.messages import LaneConfig, Request
 
 DRAFT_LENS = tuple(range(1, 11))
-FAN_OUTS = (1, 2, 3, 4, 5, 6, 8)
+FAN_OUTS = (1, 2, 3, 4, 5, 6, 8, "auto 16")
 MAX_TOKENS = (32, 64, 96, 128, 256, 512, 1024, 2048, 4096)
 TEMPERATURES = ("0", "0.3", "0.6", "0.8", "1", "1.5")
 SEEDS = tuple(range(10))
@@ -54,7 +54,7 @@ class Plan:
             _setting("decoder", "decoder", ("ar", "sd", "ssd"), c.decoder),
             _setting("draft", "drafter", DRAFTS, c.draft, _draft_reasons(c.target), no_draft),
             _setting("draft_len", "draft_len K", DRAFT_LENS, c.draft_len, {}, no_draft),
-            _setting("fan_out", "fan_out", FAN_OUTS, _fan_out(c.fan_out), {}, no_branches),
+            _setting("fan_out", "fan_out", FAN_OUTS, c.fan_out_words, {}, no_branches),
             _setting(
                 "recipe",
                 "recipe",
@@ -87,8 +87,9 @@ class Plan:
             return replace(self, max_new_tokens=int(value))
         if name == "draft_len":
             return replace(self, config=_with_draft_len(self.config, int(value)))
-        change: object = (int(value),) if name == "fan_out" else value
-        return replace(self, config=msgspec.structs.replace(self.config, **{name: change}))
+        if name == "fan_out":
+            return replace(self, config=_with_fan_out(self.config, value))
+        return replace(self, config=msgspec.structs.replace(self.config, **{name: value}))
 
     def request(self, template: Request) -> Request:
         """A request as `template` but for what is planned here."""
@@ -109,8 +110,13 @@ def _with_draft_len(config: LaneConfig, draft_len: int) -> LaneConfig:
     return msgspec.structs.replace(config, draft_len=draft_len, fan_out=fan_out)
 
 
-def _fan_out(fan_out: tuple[int, ...]) -> str:
-    return "·".join(map(str, fan_out))
+def _with_fan_out(config: LaneConfig, words: str) -> LaneConfig:
+    """Another fan-out, as `LaneConfig.fan_out_words` tells it."""
+    auto, _, budget = words.partition(" ")
+    if auto == "auto":
+        return msgspec.structs.replace(config, branch_budget=int(budget))
+    widths = tuple(int(width) for width in words.split("·"))
+    return msgspec.structs.replace(config, fan_out=widths, branch_budget=None)
 
 
 def _device_choices(devices: tuple[str, ...]) -> tuple[str, ...]:
@@ -158,7 +164,7 @@ def config_label(c: LaneConfig) -> str:
     if c.decoder != "ar":
         parts.append(f"K{c.draft_len}")
     if c.decoder == "ssd":
-        parts.append(f"fan {_fan_out(c.fan_out)}")
+        parts.append(f"fan {c.fan_out_words}")
     if c.decoder != "ar" and c.draft != "auto":
         parts.append(c.draft)
     return " ".join(parts)
