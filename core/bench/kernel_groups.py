@@ -17,6 +17,8 @@ _STREAMED = {
     "head_kernel": "head",
     "winner_kernel": "head",
     "embed_kernel": "other",
+    "collect_kernel": "other",
+    "pair_kernel": "norm",
 }
 _RESIDUAL = "residual_kernel"
 # What library kernels and torch's ops have in their names.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,16 +20,28 @@ from specmon.core.drafters.line import Line, draft_by_steps
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
-from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.placement import Chunk, Placement, Rows
+from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.recipe import Recipe
+from specmon.core.models.tensors import TensorFile
 from specmon.core.models.transformer import Attention, Mlp
 from specmon.kernels.linear import Linear
+from specmon.kernels.registry import TRITON
 from specmon.kernels.rmsnorm.reference import rmsnorm
 from specmon.kernels.rope.reference import RopeTable
+
+if TYPE_CHECKING:
+    from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
+
+
+class HeadFile(TensorFile, Protocol):
+    """A head's tensors and its configuration as published."""
+
+    @property
+    def raw_config(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +83,17 @@ class Eagle3Head:
 
 
 class Eagle3Stepper:
-    """Steps an EAGLE-3 head on its own one-layer KV cache."""
+    """Steps an EAGLE-3 head on its own one-layer KV cache; `drafts` proposes a whole line at once where kernels can."""
 
     lag = 1
     corrects = True
 
-    def __init__(self, head: Eagle3Head, kv: KvCache, label: str) -> None:
+    def __init__(
+        self, head: Eagle3Head, kv: KvCache, label: str, drafts: StreamedEagle3 | None = None
+    ) -> None:
         self.model = head
         self.kv = kv
+        self._drafts = drafts
         self.info = DrafterInfo(
             kind="eagle3",
             label=label,
@@ -106,8 +121,37 @@ class Eagle3Stepper:
     def draft(
         self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
     ) -> Line:
-        """Append confirmed tokens with their features and propose `count`; the logits are there anyway."""
-        return draft_by_steps(self, tokens, first, features_ND, count)
+        """Append confirmed tokens with their features and propose `count`; without kernels the logits are there anyway."""
+        if self._drafts is None:
+            return draft_by_steps(self, tokens, first, features_ND, count)
+        if features_ND is None or len(features_ND) != len(tokens):
+            raise ValueError(f"{len(tokens)} tokens need as many features")
+        fed_before = len(tokens) > MAX_ROWS
+        if fed_before:
+            self.feed(tokens[:-1], first, features_ND[:-1])
+            tokens, first, features_ND = tokens[-1:], first + len(tokens) - 1, features_ND[-1:]
+        out = self._drafts(tokens, first - self.lag, features_ND, max(count, 1), guesses=guesses)
+        return Line(
+            tokens=out.tokens[:count],
+            probs=out.probs[:count],
+            logits=list(out.logits[:, None]) if out.logits is not None else [],
+            carries=list(out.carries[:, None]) if out.carries is not None else [],
+            fed=max(count - 1, 0),
+            source="real",
+            launches=None if fed_before else out.launches,
+        )
+
+    def warm(self, draft_len: int, *, guesses: bool, progress: Progress) -> None:
+        """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn."""
+        if self._drafts is None:
+            return
+        most = min(draft_len + 1, MAX_ROWS)
+        for n_rows in range(1, most + 1):
+            if self._drafts.captures:
+                after = "1 token" if n_rows == 1 else f"{n_rows} tokens"
+                progress(f"capturing graphs: draft {draft_len} after {after}", (n_rows - 1) / most)
+            nothing = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
+            self.draft([0] * n_rows, self.lag, nothing, draft_len, guesses=guesses)
 
     def step(
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement
@@ -125,7 +169,7 @@ def is_eagle3(raw_config: dict[str, Any]) -> bool:
 
 
 def load_eagle3(
-    file: HfFolder,
+    file: HeadFile,
     target: ModelConfig,
     embedding_VD: Tensor,
     recipe: Recipe,
@@ -164,6 +208,15 @@ def load_eagle3(
     )
 
 
+def stream_eagle3(head: Eagle3Head, kv: KvCache, recipe: Recipe, *, graphs: bool) -> StreamedEagle3 | None:
+    """Whole drafts of `head` where the recipe's backend has streaming kernels (Triton is imported only then)."""
+    if recipe.backend != TRITON.label:
+        return None
+    from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
+
+    return StreamedEagle3(head, kv, graphs=graphs)
+
+
 def tap_layers(raw_config: dict[str, Any], n_layers: int) -> tuple[int, ...]:
     """Target layers whose input feeds the head: the configuration's, else {2, L//2, L-3}.
 
@@ -180,7 +233,7 @@ def tap_layers(raw_config: dict[str, Any], n_layers: int) -> tuple[int, ...]:
     return taps
 
 
-def _to_target(file: HfFolder, draft_vocab: int, vocab_size: int) -> Tensor:
+def _to_target(file: HeadFile, draft_vocab: int, vocab_size: int) -> Tensor:
     """Target ids of the head's indices: i + d2t[i]; the identity where both vocabularies are the same."""
     indices = torch.arange(draft_vocab)
     if "d2t" not in file.names():

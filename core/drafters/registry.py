@@ -11,7 +11,7 @@ import torch
 from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
-from specmon.core.drafters.eagle3 import Eagle3Stepper, is_eagle3, load_eagle3
+from specmon.core.drafters.eagle3 import Eagle3Stepper, is_eagle3, load_eagle3, stream_eagle3
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
 from specmon.core.errors import SpecmonError, UsageError
@@ -127,11 +127,14 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
             name, (wanted.vocab_size, wanted.hidden_size)
         )
         head = load_eagle3(source.file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
-        return ChainDrafter(Eagle3Stepper(head, cache(1), source.label))
-    model = build_transformer(source.file, recipe, spec.device, max_positions=n_slots, progress=progress)
-    kv = cache(own.n_layers)
-    passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
-    stepper = DraftModelStepper(model, kv, passes, source.label)
+        kv = cache(1)
+        drafts = stream_eagle3(head, kv, recipe, graphs=spec.graphs)
+        stepper: Eagle3Stepper | DraftModelStepper = Eagle3Stepper(head, kv, source.label, drafts)
+    else:
+        model = build_transformer(source.file, recipe, spec.device, max_positions=n_slots, progress=progress)
+        kv = cache(own.n_layers)
+        passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
+        stepper = DraftModelStepper(model, kv, passes, source.label)
     branches = spec.n_branches > 0
     stepper.warm(spec.draft_len, guesses=branches, progress=progress)
     return ChainDrafter(stepper, branches=branches)

@@ -14,7 +14,7 @@ from specmon.core.models.build import build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS
-from specmon.core.models.random_weights import PREFIX, SHAPES, tensor_shapes
+from specmon.core.models.random_weights import HEADS, PREFIX, SHAPES, head_config, head_shapes, tensor_shapes
 from specmon.core.models.recipe import Recipe, resolve_recipe
 from specmon.core.models.tensors import Stored
 from specmon.kernels.attention.split import TILED_FROM
@@ -28,14 +28,18 @@ _LAYERS = 2  # the first, and one that looks like all others
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind; then what
-    settles a round: sampling and acceptance. Run it in a process of `kernels.offline.workers`.
+    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind, and drafts
+    of an EAGLE-3 head where `HEADS` has one; then what settles a round: sampling and acceptance. Run it in a process of
+    `kernels.offline.workers`.
     """
-    file = _Shapes(PREFIX + shape, replace(SHAPES[shape], n_layers=_LAYERS))
+    config = replace(SHAPES[shape], n_layers=_LAYERS)
+    file = _Shapes(PREFIX + shape, config, tensor_shapes(config))
     launches: dict[Launch, None] = {}
     for name in TRITON.recipes["cuda"]:
         recipe = resolve_recipe(name, "cuda:0", file, TRITON.name)
         launches |= dict.fromkeys(record_launches(partial(_run, file, recipe), arch))
+        if shape in HEADS:
+            launches |= dict.fromkeys(record_launches(partial(_draft, shape, recipe), arch))
     launches |= dict.fromkeys(record_launches(partial(_settle, file.config.vocab_size), arch))
     return list(launches)
 
@@ -43,14 +47,17 @@ def model_launches(shape: str, arch: int) -> list[Launch]:
 class _Shapes:
     """A model file whose tensors have shapes and no values."""
 
-    def __init__(self, where: str, config: ModelConfig) -> None:
-        self.where, self.config = where, config
-        self._shapes = tensor_shapes(config)
+    raw_config: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, where: str, config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.where, self.config, self._shapes = where, config, shapes
 
     def names(self) -> frozenset[str]:
         return frozenset(self._shapes)
 
     def read(self, name: str) -> Stored:
+        if name == "d2t":  # it is looked at
+            return Stored(name=name, kind="dense", data=torch.zeros(self._shapes[name], dtype=torch.int64))
         return Stored(
             name=name, kind="dense", data=torch.empty(self._shapes[name], dtype=torch.bfloat16, device="meta")
         )
@@ -77,22 +84,42 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
         model = build_transformer(
             file, recipe, "meta", max_positions=MAX_ROWS, progress=lambda what, part: None
         )
-        config, streamed = model.config, StreamedModel(model)
-        kv = KvCache(
-            n_layers=config.n_layers,
-            n_kv_heads=config.n_kv_heads,
-            head_dim=config.head_dim,
-            n_slots=config.served_context + MAX_ROWS,
-            dtype=recipe.kv,
-            device="meta",
-        )
-        passes = StreamedPasses(streamed, kv)
+        passes = StreamedPasses(StreamedModel(model), _cache(model.config, recipe))
         passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
         for start in (0, TILED_FROM):  # chunks are merged untiled, tiled
             for n_rows in ROW_COUNTS:
                 for logits in (False, True):
                     passes.rows([0] * n_rows, start, (), logits=logits)
                     passes.chain([0] * n_rows, start, 2, logits=logits)
+
+
+def _draft(shape: str, recipe: Recipe) -> None:
+    """Load an EAGLE-3 head and draft with it, on tensors without values."""
+    from specmon.core.drafters.eagle3 import load_eagle3
+    from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
+
+    target, config = SHAPES[shape], head_config(SHAPES[shape])
+    file = _Shapes(f"{PREFIX}{shape}-eagle3", config, head_shapes(config, HEADS[shape]))
+    with _Valueless(), torch.inference_mode():
+        embedding = torch.empty(target.vocab_size, target.hidden_size, dtype=recipe.activation, device="meta")
+        head = load_eagle3(file, target, embedding, recipe, "meta", max_positions=MAX_ROWS)
+        drafts = StreamedEagle3(head, _cache(config, recipe))
+        for slot in (0, TILED_FROM):
+            for n_rows in ROW_COUNTS:
+                features = torch.zeros(n_rows, head.fc.in_features)
+                for guesses in (False, True):
+                    drafts([0] * n_rows, slot, features, 2, guesses=guesses)
+
+
+def _cache(config: ModelConfig, recipe: Recipe) -> KvCache:
+    return KvCache(
+        n_layers=config.n_layers,
+        n_kv_heads=config.n_kv_heads,
+        head_dim=config.head_dim,
+        n_slots=config.served_context + MAX_ROWS,
+        dtype=recipe.kv,
+        device="meta",
+    )
 
 
 def _settle(n_tokens: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from specmon.core.models.config import ModelConfig
+from specmon.kernels.stream.schedule import pair_group
 from specmon.kernels.stream.shapes import HeadShape, Matmul
 
 
@@ -21,3 +22,11 @@ def matmuls_of(config: ModelConfig, weights: str = "bf16") -> list[Matmul]:
         Matmul(op="head", n=c.vocab_size, k=c.hidden_size),
     ]
     return [replace(matmul, weights=weights) for matmul in matmuls]
+
+
+def eagle3_matmuls(config: ModelConfig, draft_vocab: int, weights: str = "bf16") -> list[Matmul]:
+    """Those of an EAGLE-3 head's step: qkv reads embedding and feature, the head has a vocabulary of its own."""
+    width = config.hidden_size
+    qkv, o, gate_up, down, head = matmuls_of(config, weights)
+    qkv = replace(qkv, k=2 * width, group=pair_group(width))
+    return [qkv, o, gate_up, down, replace(head, n=draft_vocab)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -55,19 +56,17 @@ SHAPES: dict[str, ModelConfig] = {
 }
 
 
-class RandomFile:
-    """A `TensorFile` whose tensors are drawn when read, on the current CUDA device where there is one.
+#: Vocabularies of EAGLE-3 heads for targets of SHAPES, sized like published heads.
+HEADS: dict[str, int] = {"qwen2.5-7b": 32_000, "smollm2-135m": 8192}
+_TAPS = 3
+_PAIRED = frozenset(f"self_attn.{p}_proj.weight" for p in "qkv")  # they read embedding and feature
 
-    Raises: UsageError for a shape that is not in SHAPES.
-    """
 
-    def __init__(self, name: str) -> None:
-        shape = name.removeprefix(PREFIX)
-        if shape not in SHAPES:
-            raise UsageError(f"There is no shape {shape!r}.", f"Choose {', '.join(SHAPES)}.")
-        self.where = name
-        self.config = SHAPES[shape]
-        self._shapes = tensor_shapes(self.config)
+class _Random:
+    """A `TensorFile` whose tensors are drawn when read, on the current CUDA device where there is one."""
+
+    def __init__(self, where: str, config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.where, self.config, self._shapes = where, config, shapes
 
     def names(self) -> frozenset[str]:
         return frozenset(self._shapes)
@@ -84,6 +83,50 @@ class RandomFile:
         elif len(shape) == 2:  # keep activations near unit size through the layers
             data = data * (1 / math.sqrt(shape[1]))
         return Stored(name=name, kind="dense", data=data)
+
+
+class RandomFile(_Random):
+    """A model of a shape of SHAPES. Raises: UsageError for another."""
+
+    def __init__(self, name: str) -> None:
+        shape = name.removeprefix(PREFIX)
+        if shape not in SHAPES:
+            raise UsageError(f"There is no shape {shape!r}.", f"Choose {', '.join(SHAPES)}.")
+        super().__init__(name, SHAPES[shape], tensor_shapes(SHAPES[shape]))
+
+
+class RandomHead(_Random):
+    """An EAGLE-3 head for a target of a shape of HEADS, over every other token from the first on."""
+
+    raw_config: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, shape: str) -> None:
+        config = head_config(SHAPES[shape])
+        super().__init__(f"{PREFIX}{shape}-eagle3", config, head_shapes(config, HEADS[shape]))
+
+    def read(self, name: str) -> Stored:
+        if name != "d2t":
+            return super().read(name)
+        return Stored(name=name, kind="dense", data=torch.arange(*self._shapes[name]))
+
+
+def head_config(target: ModelConfig) -> ModelConfig:
+    """Of an EAGLE-3 head: one Llama layer of the target's sizes, without biases and head norms."""
+    return replace(target, family="llama", n_layers=1, tied_head=False, qkv_bias=False, qk_norm=False)
+
+
+def head_shapes(c: ModelConfig, draft_vocab: int) -> dict[str, tuple[int, ...]]:
+    """Every tensor of an EAGLE-3 head by its published name."""
+    at = "model.layers.0."
+    layer = {k.removeprefix(at): v for k, v in tensor_shapes(c).items() if k.startswith(at)}
+    shapes = {f"midlayer.{k}": (v[0], 2 * v[1]) if k in _PAIRED else v for k, v in layer.items()}
+    return shapes | {
+        "midlayer.hidden_norm.weight": (c.hidden_size,),
+        "fc.weight": (c.hidden_size, _TAPS * c.hidden_size),
+        "norm.weight": (c.hidden_size,),
+        "lm_head.weight": (draft_vocab, c.hidden_size),
+        "d2t": (draft_vocab,),
+    }
 
 
 def tensor_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -14,38 +14,21 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from specmon.core.models.cursors import REACH, Cursors
 from specmon.core.models.kv import KvCache
 from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.passes import MAX_ROWS, ChainOut, RowsOut, check_chain
 from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.replays import Replays
+from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
 from specmon.core.models.taps import Taps
-from specmon.core.models.transformer import Layer, Transformer
+from specmon.core.models.transformer import Transformer
 from specmon.kernels.attention.split import UNTILED, Merge, SplitAttention, merge_for
-from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
 from specmon.kernels.quantise.reference import FP8
-from specmon.kernels.stream.launch import (
-    HeadMatmul,
-    QkvMatmul,
-    ResidualMatmul,
-    Stream,
-    SwigluMatmul,
-    embed,
-)
-from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
+from specmon.kernels.stream.launch import HeadMatmul, embed
+from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule
-from specmon.kernels.stream.shapes import HeadShape
 from specmon.kernels.stream.winners import WORDS, Winners
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StreamedLayer:
-    qkv: QkvMatmul
-    o: ResidualMatmul
-    post_norm: Tensor
-    gate_up: SwigluMatmul
-    down: ResidualMatmul
-    next_norm: Tensor
 
 
 class StreamedModel:
@@ -55,49 +38,32 @@ class StreamedModel:
     """
 
     def __init__(self, reference: Transformer) -> None:
-        config, device = reference.config, reference.device
+        config = reference.config
         self.reference = reference
-        self.shape = HeadShape(n_heads=config.n_heads, n_kv_heads=config.n_kv_heads, head_dim=config.head_dim)
-        half = config.head_dim // 2
-        self.cos = reference.rope.cos[:, 0, :half].contiguous()
-        self.sin = reference.rope.sin[:, 0, half:].contiguous()
+        self.rotation = Rotation.of(reference.rope, config.head_dim)
         norms = [layer.input_norm for layer in reference.layers[1:]] + [reference.norm]
-        schedules = self._schedules(_parts(reference.layers[0].attention.qkv)[0])
+        schedules = self._schedules(parts(reference.layers[0].attention.qkv)[0])
         self.layers = [
-            self._layer(layer, norm, schedules) for layer, norm in zip(reference.layers, norms, strict=True)
+            StreamedLayer(
+                config,
+                layer.attention,
+                layer.post_norm,
+                layer.mlp,
+                norm,
+                schedules,
+                entering_eps=config.norm_eps,
+            )
+            for layer, norm in zip(reference.layers, norms, strict=True)
         ]
-        head, _ = _parts(reference.head)
+        head, _ = parts(reference.head)
         self.head = HeadMatmul(head, self._schedules(head)["head"], config.norm_eps)
-        dtype, heads, one = reference.embedding_VD.dtype, (config.n_heads, config.head_dim), self.layers[0]
-        rows = dtype if one.o.weight.scale is None else FP8
-        self.stream = Stream(config.hidden_size, one.o.schedule.tile, rows, device)
+        dtype = reference.embedding_VD.dtype
+        self.stream, self.between = buffers(config, self.layers[0], dtype)
         self.to_head = self.stream.rounded_to(dtype if head.scale is None else FP8)
-        self.q = torch.zeros(ROWS, *heads, dtype=dtype, device=device)
-        self.mixed = empty_rows(heads, config.head_dim, rows, device)
-        self.inner = empty_rows((config.intermediate_size,), one.gate_up.schedule.tile, rows, device)
-
-    def _layer(self, layer: Layer, next_norm: Tensor, schedules: dict[str, Schedule]) -> _StreamedLayer:
-        eps = self.reference.config.norm_eps
-        qkv, qkv_bias = _parts(layer.attention.qkv)
-        o, o_bias = _parts(layer.attention.o)
-        gate_up, gate_up_bias = _parts(layer.mlp.gate_up)
-        down, down_bias = _parts(layer.mlp.down)
-        if gate_up_bias is not None:
-            raise ValueError("the streaming kernels take no bias on gate and up")
-        q_norm, k_norm = layer.attention.q_norm, layer.attention.k_norm
-        norms = (q_norm, k_norm) if q_norm is not None and k_norm is not None else None
-        return _StreamedLayer(
-            qkv=QkvMatmul(qkv, qkv_bias, norms, self.shape, schedules["qkv"], eps),
-            o=ResidualMatmul(o, o_bias, schedules["o"]),
-            post_norm=layer.post_norm,
-            gate_up=SwigluMatmul(gate_up, schedules["gate_up"], eps),
-            down=ResidualMatmul(down, down_bias, schedules["down"]),
-            next_norm=next_norm,
-        )
 
     def _schedules(self, weight: Scaled) -> dict[str, Schedule]:
         """How each op is cut up where weights have the format of `weight`."""
-        matmuls = matmuls_of(self.reference.config, "fp8" if weight.data.dtype == FP8 else "bf16")
+        matmuls = matmuls_of(self.reference.config, weight.format)
         return {matmul.op: matmul.schedule for matmul in matmuls}
 
     def enqueue(
@@ -119,31 +85,17 @@ class StreamedModel:
         Shapes: tokens [16] int64, where the device reaches them; cursor [1] int32 or longer on the device, set before
         the pass begins; logits [n_rows, V] fp32 or longer.
         """
-        stream, mixed = self.stream, self.mixed
-        norm = self.reference.layers[0].input_norm
-        embed(tokens, self.reference.embedding_VD, norm, stream, n_rows, winners.stamps)
+        stream, model = self.stream, self.reference
+        embed(tokens, model.embedding_VD, model.layers[0].input_norm, stream, n_rows, winners.stamps)
         for i, layer in enumerate(self.layers):
             if taps is not None:
                 taps.keep(i, stream.residual)
-            keys, values = kv.keys(i), kv.values(i)
-            layer.qkv(stream, self.cos, self.sin, cursor, self.q, keys, values, n_rows)
-            attention(self.q, keys, values, cursor, mixed, n_rows, merge)
-            layer.o(mixed.flat(), stream, layer.post_norm, n_rows)
-            layer.gate_up(stream, self.inner, n_rows)
-            then = stream if i + 1 < len(self.layers) else self.to_head
-            layer.down(self.inner, then, layer.next_norm, n_rows)
+            leaving = stream if i + 1 < len(self.layers) else self.to_head
+            place = Place(cursor, kv.keys(i), kv.values(i), attention, merge)
+            layer(stream, stream, leaving, self.between, self.rotation, place, n_rows)
         if taps is not None:
             taps.keep(len(self.layers), stream.residual)
         self.head(self.to_head, winners, n_rows, logits, first=first)
-
-
-def _parts(linear: Linear) -> tuple[Scaled, Tensor | None]:
-    """A matmul's weight and bias."""
-    if isinstance(linear, DenseLinear):
-        return Scaled(linear.weight), linear.bias
-    if isinstance(linear, Fp8Linear):
-        return Scaled(linear.weight, linear.scale), linear.bias
-    raise ValueError(f"the streaming kernels take dense or fp8 weights, not {type(linear).__name__}")
 
 
 @dataclass(frozen=True)
@@ -166,12 +118,6 @@ class _Chain:
     merge: Merge = UNTILED
 
 
-_REACH = 2 * MAX_ROWS - 1  # positions a chain covers at most
-_APART = (
-    4  # int32 words from one cursor to the next: Triton compiles by alignment, and all passes run one binary
-)
-
-
 class StreamedPasses:
     """Passes of one sequence through a `StreamedModel`.
 
@@ -185,7 +131,9 @@ class StreamedPasses:
         config = model.reference.config
         device = model.reference.device
         self._model, self._kv = model, kv
-        self._prompt = PromptPasses(model.reference, model.cos, model.sin, kv, graphs=graphs)
+        self._prompt = PromptPasses(
+            model.reference, model.rotation.cos, model.rotation.sin, kv, graphs=graphs
+        )
         self._attention = SplitAttention(
             config.n_heads,
             config.n_kv_heads,
@@ -198,9 +146,7 @@ class StreamedPasses:
         pinned = self.runs_ahead = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._start = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
-        self._cursor = torch.zeros(1, dtype=torch.int32, device=device)
-        self._steps_ahead = torch.arange(_REACH, dtype=torch.int32, device=device)[:, None].repeat(1, _APART)
-        self._cursors = torch.zeros(_REACH, _APART, dtype=torch.int32, device=device)
+        self._cursors = Cursors(device)
         self._won = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, device=device)  # a chain's, pass by pass
         self._result = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, pin_memory=pinned)
         self._device = device
@@ -279,10 +225,10 @@ class StreamedPasses:
         return self._replays.run(shape, partial(self._enqueue_rows, shape))
 
     def _enqueue_rows(self, shape: _Rows) -> None:
-        self._cursor.copy_(self._start, non_blocking=True)  # every layer reads it: from memory near by
+        self._cursors.begin(self._start)
         self._model.enqueue(
             self._tokens,
-            self._cursor,
+            self._cursors.first,
             self._kv,
             self._attention,
             shape.n_rows,
@@ -293,8 +239,7 @@ class StreamedPasses:
         )
 
     def _enqueue_chain(self, shape: _Chain) -> None:
-        self._cursor.copy_(self._start, non_blocking=True)
-        torch.add(self._steps_ahead, self._cursor, out=self._cursors)
+        self._cursors.begin_all(self._start)
         tokens, n_rows, at = self._tokens, shape.n_rows, 0
         for step in range(shape.steps):
             won = Winners.within(self._won[step])
@@ -323,7 +268,7 @@ class StreamedPasses:
         """Logits by position after the first row's, fp32; rows of a pass lie one after the other."""
         if self._logits is None:
             vocabulary = self._model.reference.config.vocab_size
-            self._logits = torch.zeros(_REACH, vocabulary, device=self._device)
+            self._logits = torch.zeros(REACH, vocabulary, device=self._device)
         return self._logits
 
 

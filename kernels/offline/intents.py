@@ -40,6 +40,8 @@ INTENTS: dict[str, Intent] = {
     "swiglu_kernel": _WEIGHTS,
     "head_kernel": _WEIGHTS,
     "winner_kernel": Intent(),
+    "collect_kernel": Intent(),
+    "pair_kernel": Intent(),
     "prompt_norm_kernel": Intent(),
     "prompt_rope_kernel": Intent(),
     "prompt_attend_kernel": Intent(multiplies=("k_ptr", "v_ptr")),

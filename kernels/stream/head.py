@@ -73,12 +73,12 @@ def leader(best_ptr, second_ptr, index_ptr, at, inside):
 
 @triton.jit(do_not_specialize=["first"])
 def winner_kernel(
-    best_ptr, second_ptr, index_ptr, mass_ptr, token_ptr, margin_ptr, prob_ptr, stamp_ptr, first,
-    TILES: tl.constexpr, STAMP: tl.constexpr, PDL: tl.constexpr,
+    best_ptr, second_ptr, index_ptr, mass_ptr, name_ptr, token_ptr, margin_ptr, prob_ptr, stamp_ptr, first,
+    TILES: tl.constexpr, NAMED: tl.constexpr, STAMP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """token[i] = the lowest id of the largest logit of row first + i; margin[i] = largest − second largest; prob[i].
 
-    stamp[1] = when. Grid: the rows from `first` on.
+    NAMED: token[i] = name[that id]; name [N] int64. stamp[1] = when. Grid: the rows from `first` on.
     """
     at = tl.program_id(0)
     row = first + at
@@ -88,7 +88,10 @@ def winner_kernel(
     inside = rt < TILES
     best, top, token, runner_up = leader(best_ptr, second_ptr, index_ptr, rt * 16 + row, inside)
     mass = tl.load(mass_ptr + rt * 16 + row, mask=inside, other=0.0)
-    tl.store(token_ptr + at, token.to(tl.int64))
+    if NAMED:
+        tl.store(token_ptr + at, tl.load(name_ptr + token))
+    else:
+        tl.store(token_ptr + at, token.to(tl.int64))
     tl.store(margin_ptr + at, top - runner_up)
     tl.store(prob_ptr + at, 1.0 / tl.sum(mass * tl.exp(best - top), axis=0))
     if at == 0:

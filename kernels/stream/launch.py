@@ -71,6 +71,29 @@ class Stream:
         other.h = empty_rows((self.width,), self.tile, dtype, self.residual.device)
         return other
 
+    def over(self, residual: Tensor) -> Stream:
+        """This stream with its residual kept elsewhere: rows [n_rows, D] fp32 or more."""
+        other = copy(self)
+        other.residual = residual
+        return other
+
+
+class Normed:
+    """Rows that are normed already: h [16, K], and sums of squares whose 1/rms is one where eps is 0.
+
+    In fp8 `group` numbers share a scale.
+    """
+
+    n_tiles = 1
+
+    def __init__(self, width: int, group: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.h = empty_rows((width,), group, dtype, device)
+        self.sumsq = torch.full((1, ROWS), float(width), device=device)
+
+
+#: What qkv reads.
+Entering = Stream | Normed
+
 
 @dataclass(frozen=True)
 class _Split:
@@ -156,7 +179,7 @@ class QkvMatmul:
 
     def __call__(
         self,
-        stream: Stream,
+        stream: Entering,
         cos: Tensor,
         sin: Tensor,
         cursor: Tensor,
@@ -167,8 +190,8 @@ class QkvMatmul:
     ) -> None:
         """Shapes: cos, sin [positions, D/2] fp32; cursor [1] int32; q [16, HQ, D]; k, v [S, HK, D], D contiguous."""
         s, shape = self.schedule, self.shape
-        bias = self.bias if self.bias is not None else stream.residual
-        q_norm, k_norm = self.norms if self.norms is not None else (stream.residual, stream.residual)
+        bias = self.bias if self.bias is not None else stream.sumsq
+        q_norm, k_norm = self.norms if self.norms is not None else (stream.sumsq, stream.sumsq)
         qkv_kernel[(self.n_all_heads * s.parts, s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             bias, q_norm, k_norm, cos, sin, cursor,
@@ -182,12 +205,17 @@ class QkvMatmul:
 
 
 class HeadMatmul:
-    """The winning token of each row, by how much it won and its probability; logits where asked for."""
+    """The winning token of each row, by how much it won and its probability; logits where asked for.
 
-    def __init__(self, weight: Scaled, schedule: Schedule, eps: float) -> None:
+    Args:
+        names: token ids of the outputs [N] int64; without it an output's number is its token.
+    """
+
+    def __init__(self, weight: Scaled, schedule: Schedule, eps: float, names: Tensor | None = None) -> None:
         self.weight, self.schedule, self.eps = weight, schedule, eps
         self.n, self.k = weight.data.shape
         device = weight.data.device
+        self.names = names
         self.n_tiles = cdiv(self.n, schedule.bn)
         self._ahead = reads_ahead(weight)
         self._pdl = launch_options(device)
@@ -212,8 +240,9 @@ class HeadMatmul:
             num_warps=s.warps, **self._pdl,
         )  # fmt: skip
         winner_kernel[(n_rows - first,)](
-            self.best, self.second, self.index, self.mass, winners.tokens, winners.margins, winners.probs,
-            winners.stamps, first, TILES=self.n_tiles, STAMP=has_time(self.best.device), **self._pdl,
+            self.best, self.second, self.index, self.mass, winners.tokens if self.names is None else self.names,
+            winners.tokens, winners.margins, winners.probs, winners.stamps, first,
+            TILES=self.n_tiles, NAMED=self.names is not None, STAMP=has_time(self.best.device), **self._pdl,
         )  # fmt: skip
 
 

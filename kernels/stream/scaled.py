@@ -24,6 +24,11 @@ class Scaled:
     group: int | None = None
 
     @property
+    def format(self) -> str:
+        """How weights are stored, as schedules name it."""
+        return "fp8" if self.data.dtype == FP8 else "bf16"
+
+    @property
     def scale_or_any(self) -> Tensor:
         """The scale, or some tensor for a kernel argument that is not read."""
         return self.data if self.scale is None else self.scale

@@ -54,6 +54,11 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def pair_group(width: int) -> int:
+    """Inputs that share a scale in fp8 where a row is two halves of `width` numbers: no group is of both."""
+    return min(GROUP, width & -width)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTable:
     """Tuned schedules by weight format ("bf16") and shape ("qkv 4608x3584"), and the backend version they make up."""

@@ -173,7 +173,8 @@ def test_other_bits_make_a_new_backend_version(cli: Callable[..., Any], tuning: 
     code, out, _ = cli("kernels", "tune", "--shape", "smollm2-135m", "--write", "--new-version")
     version = shipped_table().version + 1
     assert code == 0
-    assert f"2 schedules written to {tuning}; the Triton backend is version {version} now." in out
+    # gate_up's, and those of qkv in the model and in an EAGLE-3 head for it
+    assert f"3 schedules written to {tuning}; the Triton backend is version {version} now." in out
     assert ScheduleTable.read(tuning).version == version
 
 

@@ -257,6 +257,30 @@ def test_host_launches_a_graph_for_the_draft_and_one_for_verification(tiny: Tiny
 
 
 @pytest.mark.gpu
+def test_host_launches_one_graph_for_a_heads_draft(tiny: TinyModels, bench: Bench) -> None:
+    """Verification is a graph and the copy of its features, which the draft's graph reads where they lie."""
+    config = {"recipe": "bf16", "devices": "cuda:0", "draft": str(tiny.eagle3()), "draft_len": 3}
+    ar, sd = (bench.lane(tiny.target(), d, **config).decode(max_new_tokens=48) for d in ("ar", "sd"))
+
+    assert sd.tokens == ar.tokens
+    assert {r.host_launches for r in sd.rounds} == {3}
+
+
+@pytest.mark.gpu
+@pytest.mark.embedded
+@pytest.mark.parametrize("recipe", ["bf16", "fp8", "fp8-bf16-head"])
+def test_shipped_head_changes_no_token_on_the_streaming_kernels(embedded_bench: Bench, recipe: str) -> None:
+    config = {"recipe": recipe, "devices": "cuda:0"}
+    prompt = "Write a Python function that merges two sorted lists."
+    ar = embedded_bench.lane("smollm2", **config).decode(prompt, max_new_tokens=96)
+    sd = embedded_bench.lane("smollm2", "sd", draft="eagle3", **config).decode(prompt, max_new_tokens=96)
+
+    assert sd.tokens == ar.tokens
+    assert sum(sd.accepted) > len(sd.rounds) / 4  # features of another place would hardly ever be accepted
+    assert max(r.host_launches or 99 for r in sd.rounds[:-1]) <= 3
+
+
+@pytest.mark.gpu
 def test_without_graphs_every_kernel_and_copy_is_a_launch(tiny: TinyModels, bench: Bench) -> None:
     """Target and draft have as many layers: a pass of either launches as many kernels."""
     config = {

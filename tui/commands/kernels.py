@@ -193,8 +193,8 @@ def tune(
 
 def _matmuls(shapes: list[str] | None, ops: list[str] | None, weights: str) -> list[Matmul]:
     """What to tune, each shape of a matmul once. Raises: UsageError for a name that is unknown."""
-    from specmon.core.models.matmuls import matmuls_of
-    from specmon.core.models.random_weights import SHAPES
+    from specmon.core.models.matmuls import eagle3_matmuls, matmuls_of
+    from specmon.core.models.random_weights import HEADS, SHAPES, head_config
     from specmon.kernels.stream.schedule import WEIGHTS
 
     for name in shapes or ():
@@ -202,7 +202,11 @@ def _matmuls(shapes: list[str] | None, ops: list[str] | None, weights: str) -> l
             raise UsageError(f"There is no shape {name!r}.", f"Choose {', '.join(SHAPES)}.")
     if weights not in WEIGHTS:
         raise UsageError(f"There are no weights in {weights!r}.", f"Choose {', '.join(WEIGHTS)}.")
-    every = [matmul for name in shapes or SHAPES for matmul in matmuls_of(SHAPES[name], weights)]
+    named = shapes or list(SHAPES)
+    every = [matmul for name in named for matmul in matmuls_of(SHAPES[name], weights)]
+    for name in named:
+        if name in HEADS:
+            every += eagle3_matmuls(head_config(SHAPES[name]), HEADS[name], weights)
     known = dict.fromkeys(matmul.op for matmul in every)
     for name in ops or ():
         if name not in known:
