@@ -12,6 +12,7 @@ GROUPS = ("qkv", "attention", "o", "gate_up", "down", "head", "norm", "other")
 _STREAMED = {
     "qkv_kernel": "qkv",
     "attend_kernel": "attention",
+    "attend_branches_kernel": "attention",
     "merge_kernel": "attention",
     "swiglu_kernel": "gate_up",
     "head_kernel": "head",

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from specmon.core.drafters.line import Line, Stepper, best_tokens
-from specmon.core.models.placement import Scattered, branch_visibility
+from specmon.core.models.placement import branch_step
 
 Key = tuple[int, int]
 
@@ -94,7 +94,9 @@ class BranchBatch:
         Returns: KV positions read, the shared prefix counted once.
         """
         ids = torch.tensor(self._ids, device=self._device)
-        logits, self._carry = self._stepper.step(ids, self._carry, self._placement(step))
+        logits, self._carry = self._stepper.step(
+            ids, self._carry, branch_step(self._first, self._slots, step, self._device)
+        )
         tokens, probs = best_tokens(self._stepper, logits, 1)
         for j, key in enumerate(self._keys):
             line = self._lines[key]
@@ -104,14 +106,3 @@ class BranchBatch:
             line.propose(tokens[j][0], probs[j][0])
         self._ids = [row[0] for row in tokens]
         return max(self._first) + len(self._keys) * (step + 1)
-
-    def _placement(self, step: int) -> Scattered:
-        visible = branch_visibility(
-            prefix_lengths=self._first,
-            own_slots=[slots[: step + 1] for slots in self._slots],
-            n_slots=max(slots[step] for slots in self._slots) + 1,
-            device=self._device,
-        )
-        positions = torch.tensor([first + step for first in self._first], device=self._device)
-        slots = torch.tensor([slots[step] for slots in self._slots], device=self._device)
-        return Scattered(positions, slots, visible)

@@ -93,7 +93,6 @@ class StreamedEagle3:
         self.captures = self._replays.captures
         pinned = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
-        self._start = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
         self._address = torch.zeros(1, dtype=torch.int64, pin_memory=pinned)
         self._features = torch.zeros(ROWS, head.fc.in_features, dtype=head.fc.dtype, device=device)
         self._residual = torch.zeros(REACH, width, device=device)
@@ -123,7 +122,8 @@ class StreamedEagle3:
             )
         near = features_RF.to(self._device, torch.float32).contiguous()  # alive until the result is there
         self._tokens[:n_rows] = torch.tensor(tokens)
-        self._start[0], self._address[0] = slot, near.data_ptr()
+        self._cursors.start_at(slot)
+        self._address[0] = near.data_ptr()
         if guesses:
             self._logit_buffer()  # made before anything is counted or captured
         shape = _Shape(n_rows, steps, guesses, merge_for(slot + n_rows + steps - 1))
@@ -143,7 +143,7 @@ class StreamedEagle3:
 
     def _enqueue(self, shape: _Shape) -> None:
         head, kv = self._head, self._kv
-        self._cursors.begin_all(self._start)
+        self._cursors.begin_all()
         collect(self._address, self._features, shape.n_rows)
         features = head.fc(self._features)  # all 16 rows: the library's bits follow from their number
         tokens, n_rows, at = self._tokens, shape.n_rows, 0

@@ -1,36 +1,73 @@
-"""Positions on the device: where a pass begins, and where each pass of a draft does."""
+"""Positions on the device: where the rows of a pass stand, those of each pass of a draft, and those of branches.
+
+All are read from the host's memory when a graph runs. A pass has 16 of them: rows of 64 bytes, since Triton compiles by
+alignment and all passes run one binary.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.passes import MAX_ROWS, BranchStart
+from specmon.kernels.attention.split import Branched
 
 #: Positions a chain covers at most: its first rows, then one a step.
 REACH = 2 * MAX_ROWS - 1
-_APART = (
-    4  # int32 words from one cursor to the next: Triton compiles by alignment, and all passes run one binary
-)
 
 
 class Cursors:
-    """A first position, read from the host's memory when a graph runs, and those after it. All are [1] int32."""
+    """The positions [16] int32 of rows that follow each other on the main line; the first is the cursor."""
 
     def __init__(self, device: torch.device) -> None:
-        self.first = torch.zeros(1, dtype=torch.int32, device=device)
-        self._ahead = torch.arange(REACH, dtype=torch.int32, device=device)[:, None].repeat(1, _APART)
-        self._all = torch.zeros(REACH, _APART, dtype=torch.int32, device=device)
+        rows = torch.arange(MAX_ROWS, dtype=torch.int32)
+        self._rows = rows
+        self._start = rows.pin_memory() if device.type == "cuda" else rows.clone()
+        self.first = torch.zeros(MAX_ROWS, dtype=torch.int32, device=device)
+        self._ahead = (torch.arange(REACH, dtype=torch.int32)[:, None] + rows).to(device)
+        self._all = torch.zeros(REACH, MAX_ROWS, dtype=torch.int32, device=device)
 
-    def begin(self, start: Tensor) -> None:
-        """Queue a copy of `start` [1]: every layer reads it, from memory near by."""
-        self.first.copy_(start, non_blocking=True)
+    def start_at(self, position: int) -> None:
+        """Where the next pass begins; no pass that reads it may be under way."""
+        torch.add(self._rows, position, out=self._start)
 
-    def begin_all(self, start: Tensor) -> None:
-        """Queue the first position and all after it."""
-        self.begin(start)
-        torch.add(self._ahead, self.first, out=self._all)
+    def begin(self) -> None:
+        """Queue the first positions: every layer reads them, from memory near by."""
+        self.first.copy_(self._start, non_blocking=True)
+
+    def begin_all(self) -> None:
+        """Queue the first positions and all after them."""
+        self.begin()
+        torch.add(self._ahead, self.first[:1], out=self._all)
 
     def __getitem__(self, ahead: int) -> Tensor:
-        """The position `ahead` of the first, after `begin_all`."""
+        """The positions from `ahead` of the first on, after `begin_all`."""
         return self._all[ahead]
+
+
+class BranchTables:
+    """Where branches stand at each step, and which slots are theirs."""
+
+    def __init__(self, device: torch.device) -> None:
+        shape = 1 + MAX_ROWS, MAX_ROWS  # prefixes; then slots, a row of the table a step
+        self._start = torch.zeros(shape, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._near = torch.zeros(shape, dtype=torch.int32, device=device)
+        self._ahead = torch.arange(MAX_ROWS, dtype=torch.int32)[:, None].repeat(1, MAX_ROWS).to(device)
+        self._positions = torch.zeros(MAX_ROWS, MAX_ROWS, dtype=torch.int32, device=device)
+
+    def start_at(self, starts: Sequence[BranchStart], steps: int) -> None:
+        """The branches of the next batch; no batch may be under way."""
+        table = torch.tensor([[start.prefix, *start.slots[:steps]] for start in starts], dtype=torch.int32)
+        self._start[: 1 + steps, : len(starts)] = table.T
+
+    def begin(self) -> None:
+        """Queue the tables of all steps."""
+        self._near.copy_(self._start, non_blocking=True)
+        torch.add(self._ahead, self._near[0], out=self._positions)
+
+    def __getitem__(self, step: int) -> Branched:
+        """Where rows stand at `step`, after `begin`."""
+        prefixes, own = self._near[0], self._near[1:]
+        return Branched(positions=self._positions[step], slots=own[step], prefixes=prefixes, own=own)

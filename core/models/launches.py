@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from specmon.core.models.build import build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.passes import MAX_ROWS, BranchStart
 from specmon.core.models.random_weights import HEADS, PREFIX, SHAPES, head_config, head_shapes, tensor_shapes
 from specmon.core.models.recipe import Recipe, resolve_recipe
 from specmon.core.models.tensors import Stored
@@ -88,6 +88,7 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
         passes.prefill(torch.zeros(1, dtype=torch.int64, device="meta"), 0, ())
         for start in (0, TILED_FROM):  # chunks are merged untiled, tiled
             for n_rows in ROW_COUNTS:
+                passes.branches(_branches(n_rows, start), 2)
                 for logits in (False, True):
                     passes.rows([0] * n_rows, start, (), logits=logits)
                     passes.chain([0] * n_rows, start, 2, logits=logits)
@@ -109,6 +110,12 @@ def _draft(shape: str, recipe: Recipe) -> None:
                 features = torch.zeros(n_rows, head.fc.in_features)
                 for guesses in (False, True):
                     drafts([0] * n_rows, slot, features, 2, guesses=guesses)
+
+
+def _branches(n_rows: int, start: int) -> list[BranchStart]:
+    """Some that `StreamedPasses.branches` takes; only their number and how far they reach choose kernels."""
+    slots = range(start + 1, start + 1 + 2 * n_rows)
+    return [BranchStart(prefix=start, token=0, slots=slots[2 * i : 2 * i + 2]) for i in range(n_rows)]
 
 
 def _cache(config: ModelConfig, recipe: Recipe) -> KvCache:

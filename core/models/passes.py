@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.models.kv import KvCache
-from specmon.core.models.placement import Chunk, Rows
+from specmon.core.models.placement import Chunk, Rows, branch_step
 from specmon.core.models.prefill import CHUNK
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.head.reference import argmax_rows, top2_margin, top_rows
@@ -64,6 +64,29 @@ class ChainOut:
     ran: tuple[int, int] | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class BranchStart:
+    """A branch: `token` follows the first `prefix` positions of the main line; `slots`: scratch, one for each step."""
+
+    prefix: int
+    token: int
+    slots: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchesOut:
+    """Tokens [B][K] drafted along each of B branches, and their probabilities alike.
+
+    `logits_KBV` [K, B, V] are those each token was chosen from; they are the caller's. `launches` and `ran` as in `RowsOut`.
+    """
+
+    tokens: list[list[int]]
+    probs: list[list[float]]
+    logits_KBV: Tensor
+    launches: int | None
+    ran: tuple[int, int] | None
+
+
 class Passes(Protocol):
     """Forward passes of one sequence on its KV cache. The cursor is the caller's."""
 
@@ -71,6 +94,8 @@ class Passes(Protocol):
     chunk: int
     #: Whether rows that were begun run by themselves; else they run when they are waited for.
     runs_ahead: bool
+    #: Whether branches are best drafted in one piece; else step by step, so that an early outcome can end it.
+    whole_branches: bool
     #: Whether the first use of a kind of pass captures a graph.
     captures: bool
 
@@ -98,6 +123,14 @@ class Passes(Protocol):
         """
         ...
 
+    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+        """Feed up to 16 branches' first tokens, then each the winner before it; `steps` passes (1 … 16) in all.
+
+        A branch sees its prefix and its own tokens, which go to its slots; the last token named is not fed.
+        Raises: ValueError for branches or steps that cannot be.
+        """
+        ...
+
 
 def check_chain(n_rows: int, steps: int) -> None:
     """Raises: ValueError for rows or steps that cannot be."""
@@ -105,11 +138,23 @@ def check_chain(n_rows: int, steps: int) -> None:
         raise ValueError(f"a chain of {n_rows} rows and {steps} steps cannot be: 1 to {MAX_ROWS} each")
 
 
+def check_branches(starts: Sequence[BranchStart], steps: int, n_slots: int) -> None:
+    """Raises: ValueError for branches or steps that cannot be in a cache of `n_slots`."""
+    if not (1 <= len(starts) <= MAX_ROWS and 1 <= steps <= MAX_ROWS):
+        raise ValueError(f"{len(starts)} branches of {steps} steps cannot be: 1 to {MAX_ROWS} each")
+    slots = [slot for start in starts for slot in start.slots[:steps]]
+    shared = max(start.prefix for start in starts)
+    if len(set(slots)) != len(starts) * steps or min(slots) < shared or max(slots) >= n_slots:
+        raise ValueError(
+            f"{len(starts)} branches of {steps} steps need {len(starts) * steps} slots of their own in {shared}..{n_slots}"
+        )
+
+
 class ReferencePasses:
     """The plain-torch backend."""
 
     chunk = CHUNK
-    captures = runs_ahead = False
+    captures = runs_ahead = whole_branches = False
 
     def __init__(self, model: Transformer, kv: KvCache) -> None:
         self._model, self._kv = model, kv
@@ -158,6 +203,30 @@ class ReferencePasses:
             probs=probs,
             margins=None,
             logits_SV=torch.cat(seen) if logits else None,
+            launches=None,
+            ran=None,
+        )
+
+    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+        check_branches(starts, steps, self._kv.n_slots)
+        device = self._model.device
+        fed = torch.tensor([start.token for start in starts], device=device)
+        prefixes, own = [start.prefix for start in starts], [start.slots for start in starts]
+        named: list[Tensor] = []
+        probs: list[Tensor] = []
+        seen: list[Tensor] = []
+        for step in range(steps):
+            placement = branch_step(prefixes, own, step, device)
+            hidden, _ = self._model.hidden(fed, self._kv, placement)
+            seen.append(self._model.logits(hidden))
+            token, prob = top_rows(seen[-1], 1)
+            fed = token[:, 0]
+            named.append(fed)
+            probs.append(prob[:, 0])
+        return BranchesOut(
+            tokens=torch.stack(named, dim=1).tolist(),
+            probs=torch.stack(probs, dim=1).tolist(),
+            logits_KBV=torch.stack(seen),
             launches=None,
             ran=None,
         )

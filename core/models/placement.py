@@ -5,6 +5,7 @@ A forward pass is the same for prefill, decode and branch drafting but for this:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,6 +99,21 @@ def _append(kv: KvCache, layer: int, start: int, k_RGD: Tensor, v_RGD: Tensor) -
     keys[start:end] = k_RGD
     values[start:end] = v_RGD
     return keys, values
+
+
+def branch_step(
+    prefixes: Sequence[int], slots: Sequence[Sequence[int]], step: int, device: torch.device
+) -> Scattered:
+    """Where the rows of branches stand at `step`, each after its prefix and the slots it has filled before."""
+    now = [own[step] for own in slots]
+    visible = branch_visibility(
+        prefix_lengths=list(prefixes),
+        own_slots=[list(own[: step + 1]) for own in slots],
+        n_slots=max(now) + 1,
+        device=device,
+    )
+    positions = torch.tensor([prefix + step for prefix in prefixes], device=device)
+    return Scattered(positions, torch.tensor(now, device=device), visible)
 
 
 def branch_visibility(

@@ -14,16 +14,24 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from specmon.core.models.cursors import REACH, Cursors
+from specmon.core.models.cursors import REACH, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
 from specmon.core.models.matmuls import matmuls_of
-from specmon.core.models.passes import MAX_ROWS, ChainOut, RowsOut, check_chain
+from specmon.core.models.passes import (
+    MAX_ROWS,
+    BranchesOut,
+    BranchStart,
+    ChainOut,
+    RowsOut,
+    check_branches,
+    check_chain,
+)
 from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
 from specmon.core.models.taps import Taps
 from specmon.core.models.transformer import Transformer
-from specmon.kernels.attention.split import UNTILED, Merge, SplitAttention, merge_for
+from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import HeadMatmul, embed
 from specmon.kernels.stream.scaled import ROWS, Scaled
@@ -69,7 +77,7 @@ class StreamedModel:
     def enqueue(
         self,
         tokens: Tensor,
-        cursor: Tensor,
+        rows: Tensor | Branched,
         kv: KvCache,
         attention: SplitAttention,
         n_rows: int,
@@ -82,8 +90,8 @@ class StreamedModel:
     ) -> None:
         """Queue a pass of `n_rows` rows, embedding to the winners of rows first … n_rows-1.
 
-        Shapes: tokens [16] int64, where the device reaches them; cursor [1] int32 or longer on the device, set before
-        the pass begins; logits [n_rows, V] fp32 or longer.
+        Shapes: tokens [16] int64, where the device reaches them; rows: positions [16] int32 on the device, set before
+        the pass begins, or where branches stand; logits [n_rows, V] fp32 or longer.
         """
         stream, model = self.stream, self.reference
         embed(tokens, model.embedding_VD, model.layers[0].input_norm, stream, n_rows, winners.stamps)
@@ -91,7 +99,7 @@ class StreamedModel:
             if taps is not None:
                 taps.keep(i, stream.residual)
             leaving = stream if i + 1 < len(self.layers) else self.to_head
-            place = Place(cursor, kv.keys(i), kv.values(i), attention, merge)
+            place = Place(rows, kv.keys(i), kv.values(i), attention, merge)
             layer(stream, stream, leaving, self.between, self.rotation, place, n_rows)
         if taps is not None:
             taps.keep(len(self.layers), stream.residual)
@@ -118,6 +126,15 @@ class _Chain:
     merge: Merge = UNTILED
 
 
+@dataclass(frozen=True)
+class _Branches:
+    """A batch of branches: what a graph of it is captured for."""
+
+    n_rows: int
+    steps: int
+    merge: Merge = UNTILED
+
+
 class StreamedPasses:
     """Passes of one sequence through a `StreamedModel`.
 
@@ -126,6 +143,7 @@ class StreamedPasses:
     """
 
     chunk = PromptPasses.chunk
+    whole_branches = True
 
     def __init__(self, model: StreamedModel, kv: KvCache, *, graphs: bool = True) -> None:
         config = model.reference.config
@@ -145,13 +163,13 @@ class StreamedPasses:
         self.captures = self._replays.captures
         pinned = self.runs_ahead = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
-        self._start = torch.zeros(1, dtype=torch.int32, pin_memory=pinned)
-        self._cursors = Cursors(device)
+        self._cursors, self._branch_tables = Cursors(device), BranchTables(device)
         self._won = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, device=device)  # a chain's, pass by pass
         self._result = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, pin_memory=pinned)
         self._device = device
         self._taps: dict[tuple[int, ...], Taps] = {}
         self._logits: Tensor | None = None
+        self._branch_logits: dict[int, Tensor] = {}
         self._begun: tuple[_Rows, int | None] | None = None
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
@@ -202,6 +220,26 @@ class StreamedPasses:
             ran=_ran(won[0], won[-1]),
         )
 
+    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+        check_branches(starts, steps, self._kv.n_slots)
+        n_rows = len(starts)
+        self._tokens[:n_rows] = torch.tensor([start.token for start in starts])
+        self._branch_tables.start_at(starts, steps)
+        if steps not in self._branch_logits:  # made before anything is counted or captured
+            vocabulary = self._model.reference.config.vocab_size
+            self._branch_logits[steps] = torch.zeros(steps, ROWS, vocabulary, device=self._device)
+        shape = _Branches(n_rows, steps, merge_for(max(start.prefix for start in starts) + steps))
+        launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
+        self._replays.wait()
+        won = [Winners.within(self._result[i]) for i in range(steps)]
+        return BranchesOut(
+            tokens=torch.stack([step.tokens[:n_rows] for step in won], dim=1).tolist(),
+            probs=torch.stack([step.probs[:n_rows] for step in won], dim=1).tolist(),
+            logits_KBV=self._branch_logits[steps][:, :n_rows].clone(),
+            launches=None if launches is None else launches + 1,
+            ran=_ran(won[0], won[-1]),
+        )
+
     def queue(self, n_rows: int) -> None:
         """Queue a pass over whatever the buffers hold and wait for nothing (benchmarks)."""
         self._queue(_Rows(n_rows, (), False))
@@ -213,7 +251,7 @@ class StreamedPasses:
     def _start_at(self, shape: _Rows | _Chain, tokens: Sequence[int], start: int) -> int | None:
         """Queue it for `tokens` from position `start`. Returns: the host's launches."""
         self._tokens[: len(tokens)] = torch.tensor(tokens)
-        self._start[0] = start
+        self._cursors.start_at(start)
         return self._queue(shape)
 
     def _queue(self, shape: _Rows | _Chain) -> int | None:
@@ -225,7 +263,7 @@ class StreamedPasses:
         return self._replays.run(shape, partial(self._enqueue_rows, shape))
 
     def _enqueue_rows(self, shape: _Rows) -> None:
-        self._cursors.begin(self._start)
+        self._cursors.begin()
         self._model.enqueue(
             self._tokens,
             self._cursors.first,
@@ -239,7 +277,7 @@ class StreamedPasses:
         )
 
     def _enqueue_chain(self, shape: _Chain) -> None:
-        self._cursors.begin_all(self._start)
+        self._cursors.begin_all()
         tokens, n_rows, at = self._tokens, shape.n_rows, 0
         for step in range(shape.steps):
             won = Winners.within(self._won[step])
@@ -255,6 +293,24 @@ class StreamedPasses:
                 merge=shape.merge,
             )
             tokens, n_rows, at = won.tokens, 1, at + n_rows
+        self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)
+
+    def _enqueue_branches(self, shape: _Branches) -> None:
+        self._branch_tables.begin()
+        tokens = self._tokens
+        for step in range(shape.steps):
+            won = Winners.within(self._won[step])
+            self._model.enqueue(
+                tokens,
+                self._branch_tables[step],
+                self._kv,
+                self._attention,
+                shape.n_rows,
+                won,
+                logits=self._branch_logits[shape.steps][step],
+                merge=shape.merge,
+            )
+            tokens = won.tokens
         self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)
 
     def _taps_of(self, layers: tuple[int, ...]) -> Taps | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.transformer import Attention, Mlp
-from specmon.kernels.attention.split import Merge, SplitAttention
+from specmon.kernels.attention.split import Branched, Merge, SplitAttention
 from specmon.kernels.linear import DenseLinear, Fp8Linear, Linear
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.rope.reference import RopeTable
@@ -38,9 +38,12 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a layer's rows go: their first slot [1] int32 (device), K and V [slots, HK, head size], and the attention."""
+    """Where a layer's rows go: their positions, K and V [slots, HK, head size], and the attention.
 
-    cursor: Tensor
+    `rows`: positions [16] int32 (device) on the main line, whose slots they are too; or where branches stand.
+    """
+
+    rows: Tensor | Branched
     keys: Tensor
     values: Tensor
     attention: SplitAttention
@@ -106,8 +109,13 @@ class StreamedLayer:
 
         `stream` and `leaving` have one residual and one tile.
         """
-        self.qkv(entering, rotation.cos, rotation.sin, at.cursor, between.q, at.keys, at.values, n_rows)
-        at.attention(between.q, at.keys, at.values, at.cursor, between.mixed, n_rows, at.merge)
+        rows, q, keys, values = at.rows, between.q, at.keys, at.values
+        positions, slots = (rows.positions, rows.slots) if isinstance(rows, Branched) else (rows, rows)
+        self.qkv(entering, rotation.cos, rotation.sin, positions, slots, q, keys, values, n_rows)
+        if isinstance(rows, Branched):
+            at.attention.branches(q, keys, values, rows, between.mixed, n_rows, at.merge)
+        else:
+            at.attention(q, keys, values, rows, between.mixed, n_rows, at.merge)
         self.o(between.mixed.flat(), stream, self._post_norm, n_rows)
         self.gate_up(stream, between.inner, n_rows)
         self.down(between.inner, leaving, self._next_norm, n_rows)

@@ -18,6 +18,21 @@ from specmon.kernels.attention.merge import merged, query_columns, store_heads
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_lines
 
 
+@triton.jit
+def attend_chunk(q, k, v, seen, sm_scale):
+    """mixed [D, QT], peak and mass [QT] of one chunk's keys and values, of which a query sees those `seen`.
+
+    Shapes: q [QT, D]; k, v [CHUNK, D], zeros where no query sees them; seen [CHUNK, QT], or one column for all.
+    """
+    score = tl.dot(k, q.T, input_precision="ieee") * sm_scale
+    score = tl.where(seen, score, float("-inf"))
+    peak = tl.max(score, axis=0)
+    weight = tl.exp(score - tl.where(peak == float("-inf"), 0.0, peak)[None, :])
+    mass = tl.sum(weight, axis=0)
+    mixed = tl.dot(v.T, weight.to(v.dtype), input_precision="ieee")
+    return mixed, peak, mass
+
+
 @triton.jit(do_not_specialize=["n_rows"])
 def attend_kernel(
     q_ptr, k_ptr, v_ptr, cursor_ptr, out_ptr, out_scale_ptr, part_ptr, peak_ptr, mass_ptr, counter_ptr, n_rows, sm_scale,
@@ -64,12 +79,7 @@ def attend_kernel(
         held = (slot < length)[:, None]
         k = tl.load(k_ptr + at * k_slot, mask=held, other=0.0)
         v = tl.load(v_ptr + at * v_slot, mask=held, other=0.0)
-        score = tl.dot(k, q.T, input_precision="ieee") * sm_scale
-        score = tl.where(slot[:, None] < sees[None, :], score, float("-inf"))
-        peak = tl.max(score, axis=0)
-        weight = tl.exp(score - tl.where(peak == float("-inf"), 0.0, peak)[None, :])
-        mass = tl.sum(weight, axis=0)
-        mixed = tl.dot(v.T, weight.to(v.dtype), input_precision="ieee")
+        mixed, peak, mass = attend_chunk(q, k, v, slot[:, None] < sees[None, :], sm_scale)
         if n_chunks > 1:
             where = group * MAX_CHUNKS + chunk
             tl.store(part_ptr + where.to(tl.int64) * D * QT + rd[:, None] * QT + column[None, :], mixed)

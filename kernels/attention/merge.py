@@ -30,6 +30,13 @@ def query_columns(kv, tile, n_rows, H: tl.constexpr, HK: tl.constexpr, QT: tl.co
 
 
 @triton.jit
+def chunks_of(position_ptr, n_rows, CHUNK: tl.constexpr):
+    """Chunks that the furthest row reaches into; row r stands at position[r]."""
+    row = tl.arange(0, 16)
+    return tl.max(tl.load(position_ptr + row, mask=row < n_rows, other=0), axis=0) // CHUNK + 1
+
+
+@triton.jit
 def store_heads(mixed, mass, rd, row, head, used, out_ptr, out_scale_ptr, H: tl.constexpr, D: tl.constexpr):
     """out = mixed [rd, QT] / mass [QT]; in fp8, for which rd must be the whole head, with a scale a column."""
     out = tl.where(used[None, :], mixed / mass[None, :], 0.0)
@@ -75,24 +82,29 @@ def merged(
 
 @triton.jit(do_not_specialize=["n_rows"])
 def merge_kernel(
-    part_ptr, peak_ptr, mass_ptr, counter_ptr, cursor_ptr, out_ptr, out_scale_ptr, n_rows,
+    part_ptr, peak_ptr, mass_ptr, counter_ptr, position_ptr, out_ptr, out_scale_ptr, n_rows,
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DT: tl.constexpr, QT: tl.constexpr,
-    CHUNK: tl.constexpr, MAX_CHUNKS: tl.constexpr, PDL: tl.constexpr,
+    CHUNK: tl.constexpr, MAX_CHUNKS: tl.constexpr, BRANCHES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """A program merges DT entries of a tile's heads. Grid: (HK, tiles, D / DT).
 
-    Does nothing at one chunk, whose result `attend_kernel` stores. In fp8 a head's entries share a scale: merged entries
+    Rows follow each other from position[0] on, and at one chunk there is nothing to do: `attend_kernel` stores its result.
+    BRANCHES: rows stand where `position` [16] says, and every chunk is merged (`branched`). In fp8 a head's entries share a scale: merged entries
     go back to where chunk 0's lay, and the program that arrives last rounds and stores the whole head.
     Shapes: as `attend_kernel`.
     """
     kv, tile, piece = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    n_chunks = tl.cdiv(tl.load(cursor_ptr) + n_rows, CHUNK)
+    if BRANCHES:
+        n_chunks = chunks_of(position_ptr, n_rows, CHUNK)
+    else:
+        n_chunks = tl.cdiv(tl.load(position_ptr) + n_rows, CHUNK)
     let_next_start(
         PDL
     )  # few programs, and by now all have started: what follows may fetch its weights meanwhile
     await_previous(PDL)
-    if n_chunks == 1:
-        return
+    if not BRANCHES:
+        if n_chunks == 1:
+            return
     group = kv * tl.num_programs(1) + tile
     first = group * MAX_CHUNKS
     rd = piece * DT + tl.arange(0, DT)

@@ -43,6 +43,20 @@ def attend_rows(q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, lengths: Sequence[i
     return out_RGQD.reshape(rows, heads, head_dim)
 
 
+def attend_branches(
+    q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, prefixes: Sequence[int], own_slots: Sequence[Sequence[int]]
+) -> Tensor:
+    """Row r attends to the first `prefixes[r]` positions and then to the slots `own_slots[r]`, as if they came next.
+
+    Shapes: q_RHD [R, H, D]; k_SGD, v_SGD [S, G, D]. Returns: [R, H, D], each row's bits those it has on a main line.
+    """
+    rows = []
+    for r, (prefix, own) in enumerate(zip(prefixes, own_slots, strict=True)):
+        seen = torch.tensor([*range(prefix), *own], device=k_SGD.device)
+        rows.append(attend_rows(q_RHD[r : r + 1], k_SGD[seen], v_SGD[seen], [len(seen)]))
+    return torch.cat(rows)
+
+
 def attend_prefill(q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, start: int) -> Tensor:
     """A prompt chunk: row i stands at position start + i and sees positions 0..start + i.
 

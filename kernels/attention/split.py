@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specmon.kernels.attention.branched import attend_branches_kernel
 from specmon.kernels.attention.chunked import attend_kernel
 from specmon.kernels.attention.merge import merge_kernel
 from specmon.kernels.stream.launch import launch_options
@@ -44,6 +45,20 @@ def merge_for(length: int) -> Merge:
     return TILED if length >= TILED_FROM else UNTILED
 
 
+@dataclass(frozen=True, kw_only=True)
+class Branched:
+    """Where rows of several continuations stand (`branched`); tables on the device, set before the pass begins.
+
+    Shapes: positions [16] int32, and the slots rows are stored in alike; prefixes [16] int32, how much of the main line each
+    sees; own [n, 16] int32, the slot of row r's position prefixes[r] + i at [i, r], its own one among them.
+    """
+
+    positions: Tensor
+    slots: Tensor
+    prefixes: Tensor
+    own: Tensor
+
+
 class SplitAttention:
     """Attention of up to 16 rows at a cursor on the device, over a cache of at most `n_slots`."""
 
@@ -66,7 +81,9 @@ class SplitAttention:
         self.query_tile, self.chunk, self.warps = query_tile, chunk, warps
         self.rows_a_tile = query_tile // group
         self.max_chunks = cdiv(n_slots, chunk)
-        self.programs = min(self.max_chunks, max(1, _PROGRAMS_A_CHIP // n_kv_heads))
+        most = max(1, _PROGRAMS_A_CHIP // n_kv_heads)
+        self.programs = min(self.max_chunks, most)
+        self.branch_programs = min(self.max_chunks + self.rows_a_tile, most)
         groups = n_kv_heads * cdiv(ROWS, self.rows_a_tile)
         columns = groups * self.max_chunks * query_tile
         self.part = torch.empty(columns * head_dim, device=device)
@@ -87,7 +104,7 @@ class SplitAttention:
     ) -> None:
         """Attend, and merge chunks by `merge`, which changes no bit.
 
-        Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32.
+        Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32 or longer.
         """
         tiles, tiled = cdiv(n_rows, self.rows_a_tile), merge == TILED
         attend_kernel[(self.n_kv_heads, tiles, self.programs)](
@@ -99,12 +116,35 @@ class SplitAttention:
             **self._pdl,
         )  # fmt: skip
         if tiled and self.max_chunks > 1:
-            self._merge(tiles, cursor, out, n_rows)
+            self._merge(tiles, cursor, out, n_rows, branches=False)
 
-    def _merge(self, tiles: int, cursor: Tensor, out: Scaled, n_rows: int) -> None:
+    def branches(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        at: Branched,
+        out: Scaled,
+        n_rows: int,
+        merge: Merge = UNTILED,
+    ) -> None:
+        """Attend as `__call__` does, rows standing where `at` says: the bits of rows alone after the same keys."""
+        tiles, tiled = cdiv(n_rows, self.rows_a_tile), merge == TILED
+        attend_branches_kernel[(self.n_kv_heads, tiles, self.branch_programs)](
+            q, k, v, at.positions, at.prefixes, at.own, out.data, out.scale_or_any,
+            self.part, self.peak, self.mass, self.counter, n_rows, self.head_dim**-0.5,
+            k.stride(1), k.stride(0), v.stride(1), v.stride(0),
+            H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile, CHUNK=self.chunk,
+            PROGRAMS=self.branch_programs, MAX_CHUNKS=self.max_chunks, TILED=tiled, num_warps=self.warps,
+            **self._pdl,
+        )  # fmt: skip
+        if tiled:
+            self._merge(tiles, at.positions, out, n_rows, branches=True)
+
+    def _merge(self, tiles: int, positions: Tensor, out: Scaled, n_rows: int, *, branches: bool) -> None:
         entries = min(_MERGE_TILE, self.head_dim)
         merge_kernel[(self.n_kv_heads, tiles, self.head_dim // entries)](
-            self.part, self.peak, self.mass, self.counter, cursor, out.data, out.scale_or_any, n_rows,
+            self.part, self.peak, self.mass, self.counter, positions, out.data, out.scale_or_any, n_rows,
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, DT=entries, QT=self.query_tile,
-            CHUNK=self.chunk, MAX_CHUNKS=self.max_chunks, num_warps=4, **self._pdl,
+            CHUNK=self.chunk, MAX_CHUNKS=self.max_chunks, BRANCHES=branches, num_warps=4, **self._pdl,
         )  # fmt: skip

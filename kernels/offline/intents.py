@@ -35,6 +35,7 @@ INTENTS: dict[str, Intent] = {
     "embed_kernel": Intent(),
     "qkv_kernel": _WEIGHTS,
     "attend_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
+    "attend_branches_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
     "merge_kernel": Intent(),
     "residual_kernel": _WEIGHTS,
     "swiglu_kernel": _WEIGHTS,

@@ -182,19 +182,20 @@ class QkvMatmul:
         stream: Entering,
         cos: Tensor,
         sin: Tensor,
-        cursor: Tensor,
+        positions: Tensor,
+        slots: Tensor,
         q: Tensor,
         k: Tensor,
         v: Tensor,
         n_rows: int,
     ) -> None:
-        """Shapes: cos, sin [positions, D/2] fp32; cursor [1] int32; q [16, HQ, D]; k, v [S, HK, D], D contiguous."""
+        """Shapes: cos, sin [places, D/2] fp32; positions, slots [16] int32; q [16, HQ, D]; k, v [S, HK, D], D contiguous."""
         s, shape = self.schedule, self.shape
         bias = self.bias if self.bias is not None else stream.sumsq
         q_norm, k_norm = self.norms if self.norms is not None else (stream.sumsq, stream.sumsq)
         qkv_kernel[(self.n_all_heads * s.parts, s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
-            bias, q_norm, k_norm, cos, sin, cursor,
+            bias, q_norm, k_norm, cos, sin, positions, slots,
             q, k, v, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,

@@ -25,14 +25,18 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start, prefe
 
 @triton.jit(do_not_specialize=["n_rows"])
 def qkv_kernel(
-    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr, cursor_ptr,
+    w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, bias_ptr, q_norm_ptr, k_norm_ptr, cos_ptr, sin_ptr,
+    position_ptr, slot_ptr,
     q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
     PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Row r is the token at position cursor + r; its K and V go to that slot. Grid: (heads · PARTS, splits)."""
+    """Row r is the token at position[r]; its K and V go to slot[r]. Grid: (heads · PARTS, splits).
+
+    Shapes: position, slot [n_rows] int32 or longer, one table where rows follow each other on the main line.
+    """
     BN: tl.constexpr = D // PARTS
     KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
     tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
@@ -57,9 +61,11 @@ def qkv_kernel(
         norm_ptr = q_norm_ptr if head < HQ else k_norm_ptr
         low_norm = tl.load(norm_ptr + rh)[:, None]
         high_norm = tl.load(norm_ptr + HALF + rh)[:, None]
-    cursor = tl.load(cursor_ptr)  # set before the pass began, which whoever ran before has waited for
+    # Both were set before the pass began, which whoever ran before has waited for.
+    position = tl.load(position_ptr + rr, mask=rr < n_rows, other=0)
+    slots = tl.load(slot_ptr + rr, mask=rr < n_rows, other=0)[None, :].to(tl.int64)
     inside = (rr < n_rows)[None, :]
-    angle = (cursor + rr)[None, :] * HALF + rh[:, None]
+    angle = position[None, :] * HALF + rh[:, None]
     cos = tl.load(cos_ptr + angle, mask=inside, other=0.0)
     sin = tl.load(sin_ptr + angle, mask=inside, other=0.0)
     await_previous(PDL)
@@ -89,7 +95,6 @@ def qkv_kernel(
             turned = low * cos - high * sin
             high = high * cos + low * sin
             low = turned
-        slots = (cursor + rr)[None, :].to(tl.int64)
         if head < HQ:
             out = q_ptr + rr[None, :] * (HQ * D) + head * D + rh[:, None]
         elif head < HQ + HK:

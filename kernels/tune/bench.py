@@ -154,12 +154,12 @@ class StreamBench:
         stream = self._read()
         angles = torch.arange(_POSITIONS * heads.head_dim // 2, device=self.device).view(_POSITIONS, -1) * 0.1
         cos, sin = angles.cos(), angles.sin()
-        cursor = torch.tensor([_CURSOR], dtype=torch.int32, device=self.device)
+        at = torch.arange(_CURSOR, _CURSOR + ROWS, dtype=torch.int32, device=self.device)
         q = torch.zeros(ROWS, heads.n_heads, heads.head_dim, dtype=self.dtype, device=self.device)
         k, v = torch.zeros(
             2, _POSITIONS, heads.n_kv_heads, heads.head_dim, dtype=self.dtype, device=self.device
         )
-        return lambda n_rows: op(stream, cos, sin, cursor, q, k, v, n_rows), [q, k, v]
+        return lambda n_rows: op(stream, cos, sin, at, at, q, k, v, n_rows), [q, k, v]
 
 
 def _tensors(rows: Scaled) -> list[Tensor]:

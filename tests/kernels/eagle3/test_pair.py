@@ -112,12 +112,12 @@ def test_qkv_takes_normed_rows_as_they_are() -> None:
     entering.h.data[:3] = rand(3, 96) * 5
     qkv = QkvMatmul(Scaled(weight), None, None, shape, Schedule(bn=16, bk=32, split=3, stages=2), 0.0)
     q, k = torch.zeros(ROWS, 2, 16, device=DEVICE), torch.zeros(8, 1, 16, device=DEVICE)
-    v, cursor = (
+    v, at = (
         torch.zeros(1, 8, 16, device=DEVICE).transpose(0, 1),
-        torch.zeros(1, dtype=torch.int32, device=DEVICE),
+        torch.arange(ROWS, dtype=torch.int32, device=DEVICE),
     )
     turn = torch.ones(8, 8, device=DEVICE), torch.zeros(8, 8, device=DEVICE)  # by no angle
-    qkv(entering, *turn, cursor, q, k, v, 3)
+    qkv(entering, *turn, at, at, q, k, v, 3)
 
     found = torch.cat([q[:3].flatten(1), k[:3, 0], v[:3, 0]], dim=1)
     torch.testing.assert_close(found, entering.h.data[:3] @ weight.T, rtol=1e-5, atol=1e-5)

@@ -197,8 +197,8 @@ class _Layer:
 
     def run(self, stream: Stream, cursor: int, n_rows: int) -> Heads:
         q, out = torch.zeros(2, ROWS, SHAPE.n_heads, 16, device=DEVICE)
-        at = torch.tensor([cursor], dtype=torch.int32, device=DEVICE)
-        self.qkv(stream, self.cos, self.sin, at, q, self.keys, self.values, n_rows)
+        at = torch.arange(cursor, cursor + ROWS, dtype=torch.int32, device=DEVICE)
+        self.qkv(stream, self.cos, self.sin, at, at, q, self.keys, self.values, n_rows)
         self.attention(q, self.keys, self.values, at, Scaled(out), n_rows)
         return q[:n_rows], self.keys[cursor : cursor + n_rows].clone(), out[:n_rows]
 
