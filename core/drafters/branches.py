@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 
 from specmon.core.drafters.line import Line, Stepper, best_tokens
+from specmon.core.models.passes import MAX_ROWS, BranchStart
 from specmon.core.models.placement import branch_step
 
 Key = tuple[int, int]
@@ -87,6 +88,25 @@ class BranchBatch:
         self._ids = [self._ids[j]]
         self._carry = self._carry[j : j + 1] if self._carry is not None else None
         return True
+
+    def at_once(self, count: int) -> list[tuple[int, int | None]] | None:
+        """Draft all branches whole, 16 at a time; None where the stepper goes step by step.
+
+        Returns: for each pass the KV positions read, as `step` gives them, and the host's launches.
+        """
+        passes: list[tuple[int, int | None]] = []
+        for i in range(0, len(self._keys), MAX_ROWS):
+            keys, firsts = self._keys[i : i + MAX_ROWS], self._first[i : i + MAX_ROWS]
+            rows = zip(firsts, self._ids[i : i + MAX_ROWS], self._slots[i : i + MAX_ROWS], strict=True)
+            starts = [BranchStart(prefix=first, token=token, slots=slots) for first, token, slots in rows]
+            lines = self._stepper.branches(starts, count)
+            if lines is None:
+                return None
+            self._lines |= zip(keys, lines, strict=True)
+            for step in range(count):
+                launches = lines[0].launches if step == 0 else 0  # one for all steps
+                passes.append((max(firsts) + len(keys) * (step + 1), launches))
+        return passes
 
     def step(self, step: int) -> int:
         """Feed every row's last token (the bonus at step 0) and propose its next one.

@@ -147,16 +147,13 @@ class ChainDrafter:
         batch = BranchBatch(
             self.stepper, self._line, guesses, n_context=len(self._context), draft_len=draft_len
         )
-        ready_at: int | None = None
-        outcome: Outcome | None = None
-        for step in range(draft_len):
-            outcome = outcome or arrived()
-            if outcome is not None and not batch.keep_only(outcome.key):
-                break
-            self._count_pass(batch.step(step))
-        else:
-            ready_at = clock()
-        self._branch_lines = batch.lines if ready_at is not None else {}
+        passes = batch.at_once(draft_len)  # to its end, whatever arrives meanwhile
+        if passes is not None:
+            for kv_positions, launches in passes:
+                self._count_pass(kv_positions, launches=launches)
+        finished = passes is not None or self._step_branches(batch, draft_len, arrived)
+        ready_at = clock() if finished else None
+        self._branch_lines = batch.lines if finished else {}
         return [
             Prepared(
                 accepted_len=g.accepted_len,
@@ -168,6 +165,16 @@ class ChainDrafter:
             )
             for g in guesses
         ]
+
+    def _step_branches(self, batch: BranchBatch, draft_len: int, arrived: Arrived) -> bool:
+        """Draft branches step by step, the outcome's alone once it has arrived; False where there is none for it."""
+        outcome: Outcome | None = None
+        for step in range(draft_len):
+            outcome = outcome or arrived()
+            if outcome is not None and not batch.keep_only(outcome.key):
+                return False
+            self._count_pass(batch.step(step))
+        return True
 
 
 def _common_prefix(a: list[int], b: list[int]) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 from specmon.core.drafters.base import DrafterInfo
 from specmon.core.drafters.line import Line
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS, Passes
+from specmon.core.models.passes import MAX_ROWS, BranchStart, Passes
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -35,8 +35,11 @@ class DraftModelStepper:
             kv_bytes_per_token=kv.bytes_per_token,
         )
 
-    def warm(self, draft_len: int, *, guesses: bool, progress: Progress) -> None:
-        """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn."""
+    def warm(self, draft_len: int, *, guesses: bool, progress: Progress, n_branches: int = 0) -> None:
+        """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn.
+
+        `n_branches`: those of a round, drafted once too; they need `guesses`.
+        """
         shapes = [(1, draft_len)] if guesses else [(1, draft_len), (2, draft_len)]
         for done, (n_rows, steps) in enumerate(shapes):
             if self._passes.captures:
@@ -45,6 +48,14 @@ class DraftModelStepper:
             self._passes.chain([0] * n_rows, 0, steps, logits=guesses)
         if guesses:
             self._rows([0], 0)  # feeds a draft's last token
+        if not self._passes.whole_branches:
+            return
+        for count in sorted({min(n_branches, MAX_ROWS), n_branches % MAX_ROWS} - {0}):
+            if self._passes.captures:
+                progress(f"capturing graphs: {count} branch{'es' * (count > 1)} of {draft_len}", 1.0)
+            slots = range(1, 1 + count * draft_len)
+            own = [slots[j * draft_len : (j + 1) * draft_len] for j in range(count)]
+            self._passes.branches([BranchStart(prefix=1, token=0, slots=s) for s in own], draft_len)
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
@@ -82,6 +93,23 @@ class DraftModelStepper:
             return self._rows(ids_R.tolist(), placement.start), None
         hidden, _ = self.model.hidden(ids_R, self.kv, placement)
         return self.model.logits(hidden), None
+
+    def branches(self, starts: list[BranchStart], count: int) -> list[Line] | None:
+        """Draft `count` tokens along each branch, on a backend that does so in one piece."""
+        if not self._passes.whole_branches:
+            return None
+        out = self._passes.branches(starts, count)
+        return [
+            Line(
+                tokens=tokens,
+                probs=probs,
+                logits=[step[j : j + 1] for step in out.logits_KBV],
+                carries=[None] * count,
+                fed=count - 1,
+                launches=out.launches if j == 0 else 0,
+            )
+            for j, (tokens, probs) in enumerate(zip(out.tokens, out.probs, strict=True))
+        ]
 
     def _rows(self, tokens: list[int], start: int) -> Tensor:
         logits = self._passes.rows(tokens, start, (), logits=True).logits_RV

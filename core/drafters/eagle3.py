@@ -21,7 +21,7 @@ from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.passes import MAX_ROWS, BranchStart
 from specmon.core.models.placement import Chunk, Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -141,8 +141,11 @@ class Eagle3Stepper:
             launches=None if fed_before else out.launches,
         )
 
-    def warm(self, draft_len: int, *, guesses: bool, progress: Progress) -> None:
-        """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn."""
+    def warm(self, draft_len: int, *, guesses: bool, progress: Progress, n_branches: int = 0) -> None:
+        """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn.
+
+        Branches, however many, are torch's ops: there is nothing to capture.
+        """
         if self._drafts is None:
             return
         most = min(draft_len + 1, MAX_ROWS)
@@ -159,6 +162,9 @@ class Eagle3Stepper:
         """Feed one proposed token in each of R rows, paired with the head's own feature."""
         assert carry_RD is not None
         return self.model.layer(ids_R, carry_RD, self.kv, placement)
+
+    def branches(self, starts: list[BranchStart], count: int) -> None:
+        """Branches of a head go step by step."""
 
     def token_ids(self, indices: Tensor) -> Tensor:
         return self.model.to_target[indices]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo, Proposal
 from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import BranchStart
 from specmon.core.models.placement import Placement, Rows
 from specmon.kernels.head.reference import top_rows
 
@@ -44,6 +45,13 @@ class Stepper(Protocol):
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement
     ) -> tuple[Tensor, Tensor | None]:
         """Feed one proposed token in each of R rows; logits [R, V] and carries [R, D]."""
+        ...
+
+    def branches(self, starts: list[BranchStart], count: int) -> list[Line] | None:
+        """Draft `count` tokens along each of up to 16 branches in one piece; None where branches go step by step.
+
+        The first line's `launches` are the batch's.
+        """
         ...
 
     def token_ids(self, indices: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
         passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
         stepper = DraftModelStepper(model, kv, passes, source.label)
     branches = spec.n_branches > 0
-    stepper.warm(spec.draft_len, guesses=branches, progress=progress)
+    stepper.warm(spec.draft_len, guesses=branches, progress=progress, n_branches=spec.n_branches)
     return ChainDrafter(stepper, branches=branches)
 
 

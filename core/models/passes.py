@@ -77,7 +77,8 @@ class BranchStart:
 class BranchesOut:
     """Tokens [B][K] drafted along each of B branches, and their probabilities alike.
 
-    `logits_KBV` [K, B, V] are those each token was chosen from; they are the caller's. `launches` and `ran` as in `RowsOut`.
+    `logits_KBV` [K, B, V] are those each token was chosen from; they are the caller's. `launches` and `ran` as in
+    `RowsOut`.
     """
 
     tokens: list[list[int]]

@@ -1,4 +1,4 @@
-"""The Triton backend: decode rows through streaming kernels, one CUDA graph a row count, and one a whole draft.
+"""The Triton backend: decode rows through streaming kernels, one CUDA graph a row count, one a whole draft or branches.
 
 Prompts run through library matmuls on the same weights (`prompt.py`); up to 16 rows of decode through fused kernels
 whose sums have one order for every row count. A graph holds a whole pass, or all passes of a draft with each winner fed to

@@ -1,4 +1,4 @@
-"""Split-KV attention of rows that share a prefix and then go their own ways, with the bits they have on the main line (Triton).
+"""Split-KV attention of rows that share a prefix, then go their own ways, with the bits of a main line (Triton).
 
 Row r stands at position p_r and sees
     slots 0 … b_r − 1 of the main line, then own_r[0] … own_r[p_r − b_r], the slots of its own positions b_r … p_r,

@@ -89,8 +89,9 @@ def merge_kernel(
     """A program merges DT entries of a tile's heads. Grid: (HK, tiles, D / DT).
 
     Rows follow each other from position[0] on, and at one chunk there is nothing to do: `attend_kernel` stores its result.
-    BRANCHES: rows stand where `position` [16] says, and every chunk is merged (`branched`). In fp8 a head's entries share a scale: merged entries
-    go back to where chunk 0's lay, and the program that arrives last rounds and stores the whole head.
+    BRANCHES: rows stand where `position` [16] says, and one chunk is merged too (`branched`).
+    In fp8 a head's entries share a scale: merged entries go back to where chunk 0's lay, and the program that arrives last
+    rounds and stores the whole head.
     Shapes: as `attend_kernel`.
     """
     kv, tile, piece = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -102,9 +103,8 @@ def merge_kernel(
         PDL
     )  # few programs, and by now all have started: what follows may fetch its weights meanwhile
     await_previous(PDL)
-    if not BRANCHES:
-        if n_chunks == 1:
-            return
+    if not BRANCHES and n_chunks == 1:
+        return
     group = kv * tl.num_programs(1) + tile
     first = group * MAX_CHUNKS
     rd = piece * DT + tl.arange(0, DT)

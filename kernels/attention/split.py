@@ -49,8 +49,8 @@ def merge_for(length: int) -> Merge:
 class Branched:
     """Where rows of several continuations stand (`branched`); tables on the device, set before the pass begins.
 
-    Shapes: positions [16] int32, and the slots rows are stored in alike; prefixes [16] int32, how much of the main line each
-    sees; own [n, 16] int32, the slot of row r's position prefixes[r] + i at [i, r], its own one among them.
+    Shapes: positions [16] int32, and the slots rows are stored in alike; prefixes [16] int32, how much of the main line
+    each sees; own [n, 16] int32, the slot of row r's position prefixes[r] + i at [i, r], its own one among them.
     """
 
     positions: Tensor
@@ -104,7 +104,8 @@ class SplitAttention:
     ) -> None:
         """Attend, and merge chunks by `merge`, which changes no bit.
 
-        Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32 or longer.
+        Shapes: q, out [16, H, D], in fp8 with group D; k, v [S, HK, D], any strides but the last; cursor [1] int32
+        or longer.
         """
         tiles, tiled = cdiv(n_rows, self.rows_a_tile), merge == TILED
         attend_kernel[(self.n_kv_heads, tiles, self.programs)](

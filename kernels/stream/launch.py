@@ -189,7 +189,10 @@ class QkvMatmul:
         v: Tensor,
         n_rows: int,
     ) -> None:
-        """Shapes: cos, sin [places, D/2] fp32; positions, slots [16] int32; q [16, HQ, D]; k, v [S, HK, D], D contiguous."""
+        """Shapes: cos, sin [places, D/2] fp32; positions, slots [16] int32; q [16, HQ, D]; k, v [S, HK, D].
+
+        K and V may have any strides but the last.
+        """
         s, shape = self.schedule, self.shape
         bias = self.bias if self.bias is not None else stream.sumsq
         q_norm, k_norm = self.norms if self.norms is not None else (stream.sumsq, stream.sumsq)

@@ -14,7 +14,15 @@ from specmon.core.drafters.base import Outcome, Prepared, Proposal
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.draft_model import DraftModelStepper
-from specmon.core.models.passes import ChainOut, Passes, ReferencePasses, RowsOut
+from specmon.core.models.passes import (
+    MAX_ROWS,
+    BranchesOut,
+    BranchStart,
+    ChainOut,
+    Passes,
+    ReferencePasses,
+    RowsOut,
+)
 
 Features = Callable[[Sequence[int], int, int], Tensor]
 Make = Callable[[], ChainDrafter]
@@ -288,7 +296,7 @@ def test_work_counts_forwards_and_bytes(new_draft_model: Make) -> None:
 class CountedPasses:
     """Passes that say what they were asked for, and that each is one launch."""
 
-    captures, chunk, runs_ahead = False, 256, False
+    captures, chunk, runs_ahead, whole_branches = False, 256, False, False
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
@@ -310,6 +318,11 @@ class CountedPasses:
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
         self.asked.append((f"chain of {steps}", len(tokens), start, logits))
         return replace(self._passes.chain(tokens, start, steps, logits=logits), launches=1)
+
+    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+        first = min(start.prefix for start in starts)
+        self.asked.append((f"{len(starts)} branches of {steps}", 1, first, True))
+        return replace(self._passes.branches(starts, steps), launches=2)
 
 
 @pytest.fixture
@@ -377,6 +390,88 @@ def test_warming_runs_what_a_turn_will_run(counted: Counted, branches: bool, war
     assert said == [
         f"capturing graphs: draft 4 after {n}" for n in (["1 token"] if branches else ["1 token", "2 tokens"])
     ]
+
+
+def test_warming_drafts_as_many_branches_as_a_round(counted: Counted) -> None:
+    drafter, passes = counted(True)
+    said: list[str] = []
+    passes.captures = passes.whole_branches = True
+    assert isinstance(drafter.stepper, DraftModelStepper)
+
+    drafter.stepper.warm(
+        4, guesses=True, progress=lambda what, part: said.append(what), n_branches=MAX_ROWS + 1
+    )
+
+    assert [kind for kind, *_ in passes.asked][2:] == ["1 branches of 4", f"{MAX_ROWS} branches of 4"]
+    assert said[1:] == ["capturing graphs: 1 branch of 4", f"capturing graphs: {MAX_ROWS} branches of 4"]
+
+
+@pytest.mark.parametrize(("fan_out", "batches"), [((2, 0, 1, 2), [5]), ((9, 8, 7, 10), [16, 16, 2])])
+def test_branches_in_one_piece_are_those_of_single_steps(
+    counted: Counted, fan_out: tuple[int, ...], batches: list[int]
+) -> None:
+    (stepwise, _), (at_once, passes) = counted(True), counted(True)
+    passes.whole_branches = True
+    found = []
+    for drafter in (stepwise, at_once):
+        drafter.begin(START, None, 0)
+        drafter.draft(K)
+        drafter.take_work()
+        found.append(drafter.prepare(fan_out, K, lambda: 1, lambda: None))
+
+    for one, other in zip(*found, strict=True):
+        assert one.proposal is not None
+        assert other.proposal is not None
+        assert (one.key, one.proposal.tokens, one.ready_at) == (
+            other.key,
+            other.proposal.tokens,
+            other.ready_at,
+        )
+        assert one.proposal.probs == pytest.approx(other.proposal.probs, rel=1e-3)
+    asked = [kind for kind, *_ in passes.asked if "branches" in kind]
+    assert asked == [f"{count} branches of {K}" for count in batches]
+    work = at_once.take_work()
+    assert work.forwards == 1 + K * len(batches)  # the draft's last token, then the branches
+    if len(batches) == 1:
+        assert work.kv_bytes == stepwise.take_work().kv_bytes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hits_on_branches_in_one_piece_stay_fresh(counted: Counted, features_of: Features, seed: int) -> None:
+    def follow(text: list[int]) -> Follower:
+        drafter, passes = counted(True)
+        passes.whole_branches = True
+        return Follower(drafter, features_of, text)
+
+    dice, follower = random.Random(seed), follow(START)
+    proposal = follower.drafter.draft(K)
+    for _ in range(5):
+        chosen = dice.choice(follower.prepare((2, 1, 2, 2)))
+        follower.adopt(proposal, chosen)
+        assert chosen.proposal is not None
+        proposal = chosen.proposal
+
+    follower.commit(proposal.tokens[:1], 33)
+    spoil_stale_slots(follower)
+    assert_like_fresh(follower, follow)
+
+
+def test_branches_in_one_piece_run_to_their_end(counted: Counted) -> None:
+    """An outcome that comes while they run finds its branch, and the others too."""
+    drafter, passes = counted(True)
+    passes.whole_branches = True
+    drafter.begin(START, None, 0)
+    proposal = drafter.draft(K)
+    asked = 0
+
+    def arrived() -> Outcome | None:
+        nonlocal asked
+        asked += 1
+        return Outcome(accepted=proposal.tokens[:1], bonus=40) if asked > 1 else None
+
+    prepared = drafter.prepare((1, 1, 1, 1), K, lambda: 7, arrived)
+
+    assert [branch.ready_at for branch in prepared] == [7] * 4
 
 
 def test_confirmed_tokens_beyond_a_pass_are_fed_before_the_draft(counted: Counted) -> None:

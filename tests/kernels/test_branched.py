@@ -26,7 +26,13 @@ class Case:
     """
 
     def __init__(
-        self, heads: tuple[int, int, int], base: int, step: int, n_rows: int, dtype: torch.dtype, chunk: int = CHUNK
+        self,
+        heads: tuple[int, int, int],
+        base: int,
+        step: int,
+        n_rows: int,
+        dtype: torch.dtype,
+        chunk: int = CHUNK,
     ) -> None:
         self.heads, self.n_rows, self.step, self.chunk = heads, n_rows, step, chunk
         n_heads, n_kv_heads, head_dim = heads
@@ -61,7 +67,9 @@ class Case:
     def empty(self, dtype: torch.dtype) -> Scaled:
         return empty_rows(self.heads[::2], self.heads[2], dtype, DEVICE)
 
-    def run(self, dtype: torch.dtype, merge: Merge = UNTILED, attention: SplitAttention | None = None) -> Scaled:
+    def run(
+        self, dtype: torch.dtype, merge: Merge = UNTILED, attention: SplitAttention | None = None
+    ) -> Scaled:
         out = self.empty(dtype)
         attend = (attention or self.attention()).branches
         attend(self.q, self.keys, self.values, self.at, out, self.n_rows, merge)

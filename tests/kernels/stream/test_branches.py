@@ -152,7 +152,7 @@ def test_branches_are_the_references(build: Build) -> None:
     ("starts", "steps"),
     [
         ([], 1),
-        (branches_after(4, 16, 1) + [BranchStart(prefix=4, token=1, slots=[100])], 1),
+        ([*branches_after(4, 16, 1), BranchStart(prefix=4, token=1, slots=[100])], 1),
         (branches_after(4, 2, 2), 3),  # too few slots
         (branches_after(4, 2, 2), 0),
         ([BranchStart(prefix=9, token=1, slots=[8])], 1),  # a slot that others see
