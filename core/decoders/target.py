@@ -50,13 +50,8 @@ class Target:
         self.model = loaded.model
         self.device = loaded.model.device
         self.context_length = loaded.context_length
-        self.kv = KvCache(
-            n_layers=config.n_layers,
-            n_kv_heads=config.n_kv_heads,
-            head_dim=config.head_dim,
-            n_slots=loaded.context_length + n_extra_slots,
-            dtype=loaded.recipe.kv,
-            device=str(self.device),
+        self.kv = KvCache.of(
+            config, n_slots=loaded.context_length + n_extra_slots, dtype=loaded.recipe.kv, device=self.device
         )
         self._passes = loaded.open(self.kv, graphs=graphs)
         self.runs_ahead = self._passes.runs_ahead

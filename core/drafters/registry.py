@@ -112,14 +112,7 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
         )
 
     def cache(n_layers: int) -> KvCache:
-        return KvCache(
-            n_layers=n_layers,
-            n_kv_heads=own.n_kv_heads,
-            head_dim=own.head_dim,
-            n_slots=n_slots,
-            dtype=recipe.kv,
-            device=str(device),
-        )
+        return KvCache.of(own, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
 
     if isinstance(source.file, HfFolder) and is_eagle3(source.file.raw_config):
         name = "model.embed_tokens.weight"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from specmon.core.models.config import ModelConfig
+
 
 class KvCache:
     """Static K and V buffers [L, G, S, D]. The cursor, how many positions are valid, is whoever's who feeds it.
@@ -24,6 +26,26 @@ class KvCache:
         self._keys: list[Tensor] = [layer.transpose(0, 1) for layer in self._both[0]]
         self._values: list[Tensor] = [layer.transpose(0, 1) for layer in self._both[1]]
         self.n_slots = n_slots
+
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        *,
+        n_slots: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        n_layers: int | None = None,
+    ) -> KvCache:
+        """The cache of a model's layers, or of `n_layers` like them."""
+        return cls(
+            n_layers=config.n_layers if n_layers is None else n_layers,
+            n_kv_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+            n_slots=n_slots,
+            dtype=dtype,
+            device=str(device),
+        )
 
     @property
     def bytes_per_token(self) -> int:

@@ -119,14 +119,7 @@ def _branches(n_rows: int, start: int) -> list[BranchStart]:
 
 
 def _cache(config: ModelConfig, recipe: Recipe) -> KvCache:
-    return KvCache(
-        n_layers=config.n_layers,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        n_slots=config.served_context + MAX_ROWS,
-        dtype=recipe.kv,
-        device="meta",
-    )
+    return KvCache.of(config, n_slots=config.served_context + MAX_ROWS, dtype=recipe.kv, device="meta")
 
 
 def _settle(n_tokens: int) -> None:

@@ -45,14 +45,7 @@ def open_model(shape: str, recipe_name: str) -> tuple[Transformer, KvCache]:
     recipe = resolve_recipe(recipe_name, DEVICE, file)
     model = build_transformer(file, recipe, DEVICE, max_positions=N_SLOTS, progress=lambda what, part: None)
     c = model.config
-    kv = KvCache(
-        n_layers=c.n_layers,
-        n_kv_heads=c.n_kv_heads,
-        head_dim=c.head_dim,
-        n_slots=N_SLOTS,
-        dtype=recipe.kv,
-        device=DEVICE,
-    )
+    kv = KvCache.of(c, n_slots=N_SLOTS, dtype=recipe.kv, device=DEVICE)
     for layer in range(c.n_layers):
         kv.keys(layer).normal_()
         kv.values(layer).normal_()

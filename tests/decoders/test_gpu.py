@@ -167,14 +167,7 @@ def test_attention_rows_stand_alone_on_cuda(dtype: torch.dtype, length: int) -> 
 
 def cache(loaded: LoadedModel, n_slots: int) -> KvCache:
     config = loaded.model.config
-    return KvCache(
-        n_layers=config.n_layers,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        n_slots=n_slots,
-        dtype=loaded.recipe.kv,
-        device="cuda:0",
-    )
+    return KvCache.of(config, n_slots=n_slots, dtype=loaded.recipe.kv, device="cuda:0")
 
 
 @pytest.mark.gpu

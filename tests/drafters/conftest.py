@@ -34,14 +34,7 @@ def _inference() -> Iterator[None]:
 
 
 def cache(config: ModelConfig) -> KvCache:
-    return KvCache(
-        n_layers=config.n_layers,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        n_slots=N_SLOTS,
-        dtype=torch.float32,
-        device="cpu",
-    )
+    return KvCache.of(config, n_slots=N_SLOTS, dtype=torch.float32, device="cpu")
 
 
 @pytest.fixture(scope="session")

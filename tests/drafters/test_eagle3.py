@@ -130,14 +130,7 @@ def test_wrong_features_give_other_drafts(
 def test_target_taps_are_the_inputs_of_their_layers(tiny: TinyModels, hf_states: tuple[Tensor, ...]) -> None:
     loaded = ModelPool(tiny.root).target(str(tiny.target()), "fp32", "cpu:0", lambda what, fraction: None)
     config = loaded.model.config
-    kv = KvCache(
-        n_layers=config.n_layers,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        n_slots=16,
-        dtype=torch.float32,
-        device="cpu",
-    )
+    kv = KvCache.of(config, n_slots=16, dtype=torch.float32, device="cpu")
 
     _, features = loaded.model.hidden(torch.tensor(TEXT), kv, Chunk(0, len(TEXT)), (2, 0, 1))
 

@@ -38,14 +38,7 @@ def head(request: pytest.FixtureRequest, tiny: TinyModels) -> Eagle3Head:
 
 
 def cache(config: ModelConfig, dtype: torch.dtype = torch.float32) -> KvCache:
-    return KvCache(
-        n_layers=1,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        n_slots=N_SLOTS,
-        dtype=dtype,
-        device=str(DEVICE),
-    )
+    return KvCache.of(config, n_slots=N_SLOTS, dtype=dtype, device=DEVICE, n_layers=1)
 
 
 def steppers(head: Eagle3Head) -> tuple[Eagle3Stepper, Eagle3Stepper]:

@@ -46,14 +46,7 @@ def own_logits() -> Callable[[Transformer, list[int], int, torch.dtype], Tensor]
 
     def run(model: Transformer, ids: list[int], prefilled: int, dtype: torch.dtype) -> Tensor:
         config = model.config
-        kv = KvCache(
-            n_layers=config.n_layers,
-            n_kv_heads=config.n_kv_heads,
-            head_dim=config.head_dim,
-            n_slots=len(ids),
-            dtype=dtype,
-            device="cpu",
-        )
+        kv = KvCache.of(config, n_slots=len(ids), dtype=dtype, device="cpu")
         passes = [Chunk(*part) for part in chunk_plan(0, prefilled)]
         at = prefilled
         while at < len(ids):

@@ -36,14 +36,7 @@ def build(tiny: Any) -> Build:
 
 def cache(model: Transformer, dtype: torch.dtype = torch.float32, n_slots: int = N_SLOTS) -> KvCache:
     c = model.config
-    return KvCache(
-        n_layers=c.n_layers,
-        n_kv_heads=c.n_kv_heads,
-        head_dim=c.head_dim,
-        n_slots=n_slots,
-        dtype=dtype,
-        device=str(model.device),
-    )
+    return KvCache.of(c, n_slots=n_slots, dtype=dtype, device=model.device)
 
 
 def fill(kv: KvCache, n_layers: int, end: int) -> None:

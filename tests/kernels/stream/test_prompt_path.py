@@ -39,14 +39,7 @@ def build(tiny: Any) -> Build:
 
 def cache(model: Transformer, recipe: Recipe = FP32) -> KvCache:
     c = model.config
-    kv = KvCache(
-        n_layers=c.n_layers,
-        n_kv_heads=c.n_kv_heads,
-        head_dim=c.head_dim,
-        n_slots=SLOTS,
-        dtype=recipe.kv,
-        device=str(model.device),
-    )
+    kv = KvCache.of(c, n_slots=SLOTS, dtype=recipe.kv, device=model.device)
     kv.poison(0)
     return kv
 

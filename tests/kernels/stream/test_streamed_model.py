@@ -43,14 +43,7 @@ def build(tiny: Any) -> Build:
 
 def cache(model: Transformer, dtype: torch.dtype = torch.float32) -> KvCache:
     c = model.config
-    return KvCache(
-        n_layers=c.n_layers,
-        n_kv_heads=c.n_kv_heads,
-        head_dim=c.head_dim,
-        n_slots=640,
-        dtype=dtype,
-        device=str(model.device),
-    )
+    return KvCache.of(c, n_slots=640, dtype=dtype, device=model.device)
 
 
 @pytest.mark.parametrize("family", ["llama", "llama-tied", "qwen2", "qwen3"])
