@@ -27,7 +27,7 @@ from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import HeadMatmul, Normed
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule, pair_group
-from specmon.kernels.stream.winners import WORDS, Winners
+from specmon.kernels.stream.winners import WinnersOfPasses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +97,7 @@ class StreamedEagle3:
         self._features = torch.zeros(ROWS, head.fc.in_features, dtype=head.fc.dtype, device=device)
         self._residual = torch.zeros(REACH, width, device=device)
         self._cursors = Cursors(device)
-        self._won = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, device=device)
-        self._result = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, pin_memory=pinned)
+        self._won = WinnersOfPasses(MAX_ROWS, device)
         self._logits: Tensor | None = None
 
     def _schedules(self, weight: Scaled) -> dict[str, Schedule]:
@@ -132,7 +131,7 @@ class StreamedEagle3:
         if launches is not None:
             launches += (near is not features_RF) + 2 * guesses  # the copies of features, logits and carries
         named = slice(n_rows - 1, n_rows - 1 + steps)
-        won = [Winners.within(self._result[i]) for i in range(steps)]
+        won = [self._won.here(i) for i in range(steps)]
         return Drafted(
             tokens=[int(step.tokens[0]) for step in won],
             probs=[float(step.probs[0]) for step in won],
@@ -148,7 +147,7 @@ class StreamedEagle3:
         features = head.fc(self._features)  # all 16 rows: the library's bits follow from their number
         tokens, n_rows, at = self._tokens, shape.n_rows, 0
         for step in range(shape.steps):
-            won, residual = Winners.within(self._won[step]), self._residual[at:]
+            won, residual = self._won.near(step), self._residual[at:]
             pair(
                 tokens,
                 head.embedding_VD,
@@ -166,7 +165,7 @@ class StreamedEagle3:
             logits = self._logit_buffer()[at:] if shape.guesses else None
             self._to_winners(to_head, won, n_rows, logits, first=n_rows - 1)
             tokens, features, n_rows, at = won.tokens, residual[n_rows - 1 :], 1, at + n_rows
-        self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)
+        self._won.bring(shape.steps)
 
     def _logit_buffer(self) -> Tensor:
         """Logits of every row fed, in the residual's order, fp32."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from specmon.core.models.kv import KvCache
 from specmon.core.models.replays import Replays
-from specmon.core.models.taps import Taps
+from specmon.core.models.taps import TapBuffers
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.attention.prompt import attend_prompt
 from specmon.kernels.rmsnorm.prompt import add_and_norm, embed_and_norm
@@ -65,7 +65,7 @@ class PromptPasses:
         self._ids = torch.zeros(self.chunk, dtype=torch.int64, device=self._device)
         self._place = torch.zeros(2, dtype=torch.int32, device=self._device)
         self._logits = torch.zeros(1, config.vocab_size, dtype=model.head.dtype, device=self._device)
-        self._taps: dict[tuple[int, ...], Taps] = {}
+        self._taps = TapBuffers(config.hidden_size, self.chunk, self._device)
 
     def __call__(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         """Run one chunk from position `start`; waits for the device only where a size is captured.
@@ -82,14 +82,14 @@ class PromptPasses:
         self._place[0].fill_(start)  # filled in the stream's order: a chunk before may still be running
         self._place[1].fill_(n_rows)
         shape = _Shape(size=size_for(n_rows), taps=tuple(taps))
-        kept = self._taps_of(shape.taps)  # made before anything is captured
+        kept = self._taps.of(shape.taps)  # made before anything is captured
         self._replays.run(shape, partial(self._enqueue, shape))
         return self._logits.clone(), kept.features[:n_rows].clone() if kept is not None else None
 
     def _enqueue(self, shape: _Shape) -> None:
         """Queue a chunk of shape.size rows, token ids to logits."""
         model, config, place = self._model, self._model.config, self._place
-        layers, eps, taps = model.layers, config.norm_eps, self._taps_of(shape.taps)
+        layers, eps, taps = model.layers, config.norm_eps, self._taps.of(shape.taps)
         residual = torch.empty(shape.size, config.hidden_size, device=self._device)
         h = embed_and_norm(
             self._ids,
@@ -130,10 +130,3 @@ class PromptPasses:
             self._model.config.norm_eps,
         )
         return own.o(attend_prompt(q, keys, values, self._place, own.o.dtype).flatten(1))
-
-    def _taps_of(self, layers: tuple[int, ...]) -> Taps | None:
-        if not layers:
-            return None
-        if layers not in self._taps:
-            self._taps[layers] = Taps(layers, self._model.config.hidden_size, self.chunk, self._device)
-        return self._taps[layers]

@@ -29,14 +29,14 @@ from specmon.core.models.passes import (
 from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
-from specmon.core.models.taps import Taps
+from specmon.core.models.taps import TapBuffers, Taps
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import HeadMatmul, embed
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule
-from specmon.kernels.stream.winners import WORDS, Winners
+from specmon.kernels.stream.winners import Winners, WinnersOfPasses
 
 
 class StreamedModel:
@@ -164,10 +164,9 @@ class StreamedPasses:
         pinned = self.runs_ahead = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._cursors, self._branch_tables = Cursors(device), BranchTables(device)
-        self._won = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, device=device)  # a chain's, pass by pass
-        self._result = torch.zeros(MAX_ROWS, WORDS, dtype=torch.int64, pin_memory=pinned)
+        self._won = WinnersOfPasses(MAX_ROWS, device)
         self._device = device
-        self._taps: dict[tuple[int, ...], Taps] = {}
+        self._taps = TapBuffers(config.hidden_size, ROWS, device)
         self._logits: Tensor | None = None
         self._branch_logits: dict[int, Tensor] = {}
         self._begun: tuple[_Rows, int | None] | None = None
@@ -187,16 +186,15 @@ class StreamedPasses:
         assert self._begun is not None
         (shape, launches), self._begun = self._begun, None
         self._replays.wait()
-        n_rows, taps, logits = shape.n_rows, shape.taps, shape.logits
-        won = Winners.within(self._result[0])
-        if launches is not None and taps:
+        n_rows, logits, won, taps = shape.n_rows, shape.logits, self._won.here(0), self._taps.of(shape.taps)
+        if launches is not None and taps is not None:
             launches += 1  # the features' copy
         return RowsOut(
             greedy=won.tokens[:n_rows].tolist(),
             margins=won.margins[:n_rows].tolist(),
             probs=won.probs[:n_rows].tolist(),
             logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
-            features_RF=self._taps[shape.taps].features[:n_rows].clone() if taps else None,
+            features_RF=taps.features[:n_rows].clone() if taps is not None else None,
             launches=launches,
             ran=_ran(won, won),
         )
@@ -206,7 +204,7 @@ class StreamedPasses:
         end = start + len(tokens) + steps - 1
         launches = self._start_at(_Chain(len(tokens), steps, logits, merge_for(end)), tokens, start)
         self._replays.wait()
-        won = [Winners.within(self._result[i]) for i in range(steps)]
+        won = [self._won.here(i) for i in range(steps)]
         seen: Tensor | None = None
         if logits and self._logits is not None:
             seen = self._logits[len(tokens) - 1 :][:steps].clone()
@@ -231,7 +229,7 @@ class StreamedPasses:
         shape = _Branches(n_rows, steps, merge_for(max(start.prefix for start in starts) + steps))
         launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
         self._replays.wait()
-        won = [Winners.within(self._result[i]) for i in range(steps)]
+        won = [self._won.here(i) for i in range(steps)]
         return BranchesOut(
             tokens=torch.stack([step.tokens[:n_rows] for step in won], dim=1).tolist(),
             probs=torch.stack([step.probs[:n_rows] for step in won], dim=1).tolist(),
@@ -259,7 +257,7 @@ class StreamedPasses:
             self._logit_buffer()  # made before anything is counted or captured
         if isinstance(shape, _Chain):
             return self._replays.run(shape, partial(self._enqueue_chain, shape))
-        self._taps_of(shape.taps)
+        self._taps.of(shape.taps)  # likewise
         return self._replays.run(shape, partial(self._enqueue_rows, shape))
 
     def _enqueue_rows(self, shape: _Rows) -> None:
@@ -270,8 +268,8 @@ class StreamedPasses:
             self._kv,
             self._attention,
             shape.n_rows,
-            Winners.within(self._result[0]),
-            taps=self._taps_of(shape.taps),
+            self._won.here(0),
+            taps=self._taps.of(shape.taps),
             logits=self._logit_buffer() if shape.logits else None,
             merge=shape.merge,
         )
@@ -280,7 +278,7 @@ class StreamedPasses:
         self._cursors.begin_all()
         tokens, n_rows, at = self._tokens, shape.n_rows, 0
         for step in range(shape.steps):
-            won = Winners.within(self._won[step])
+            won = self._won.near(step)
             self._model.enqueue(
                 tokens,
                 self._cursors[at],
@@ -293,13 +291,13 @@ class StreamedPasses:
                 merge=shape.merge,
             )
             tokens, n_rows, at = won.tokens, 1, at + n_rows
-        self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)
+        self._won.bring(shape.steps)
 
     def _enqueue_branches(self, shape: _Branches) -> None:
         self._branch_tables.begin()
         tokens = self._tokens
         for step in range(shape.steps):
-            won = Winners.within(self._won[step])
+            won = self._won.near(step)
             self._model.enqueue(
                 tokens,
                 self._branch_tables[step],
@@ -311,14 +309,7 @@ class StreamedPasses:
                 merge=shape.merge,
             )
             tokens = won.tokens
-        self._result[: shape.steps].copy_(self._won[: shape.steps], non_blocking=True)
-
-    def _taps_of(self, layers: tuple[int, ...]) -> Taps | None:
-        if not layers:
-            return None
-        if layers not in self._taps:
-            self._taps[layers] = Taps(layers, self._model.stream.width, ROWS, self._device)
-        return self._taps[layers]
+        self._won.bring(shape.steps)
 
     def _logit_buffer(self) -> Tensor:
         """Logits by position after the first row's, fp32; rows of a pass lie one after the other."""

@@ -20,3 +20,17 @@ class Taps:
         if layer in self._layers:
             at = self._layers.index(layer) * self._width
             self.features[: len(residual), at : at + self._width] = residual
+
+
+class TapBuffers:
+    """One `Taps` for every choice of layers, made when first asked for."""
+
+    def __init__(self, width: int, n_rows: int, device: torch.device) -> None:
+        self._width, self._n_rows, self._device = width, n_rows, device
+        self._made: dict[tuple[int, ...], Taps] = {}
+
+    def of(self, layers: tuple[int, ...]) -> Taps | None:
+        """None where no layers are tapped."""
+        if layers and layers not in self._made:
+            self._made[layers] = Taps(layers, self._width, self._n_rows, self._device)
+        return self._made.get(layers)

@@ -34,3 +34,23 @@ class Winners:
             probs=memory[ROWS + half : 2 * ROWS].view(torch.float32),
             stamps=memory[2 * ROWS : 2 * ROWS + 2],
         )
+
+
+class WinnersOfPasses:
+    """What won in each of up to `n_passes` passes of one piece of work, brought to the host in one copy."""
+
+    def __init__(self, n_passes: int, device: torch.device) -> None:
+        self._near = torch.zeros(n_passes, WORDS, dtype=torch.int64, device=device)
+        self._here = torch.zeros(n_passes, WORDS, dtype=torch.int64, pin_memory=device.type == "cuda")
+
+    def near(self, i: int) -> Winners:
+        """Those of pass i on the device, for the next pass to read."""
+        return Winners.within(self._near[i])
+
+    def here(self, i: int) -> Winners:
+        """Those of pass i on the host; the device reaches them too, for a pass that nothing follows."""
+        return Winners.within(self._here[i])
+
+    def bring(self, n_passes: int) -> None:
+        """Queue the copy of the first passes' to the host."""
+        self._here[:n_passes].copy_(self._near[:n_passes], non_blocking=True)
