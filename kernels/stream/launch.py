@@ -103,10 +103,24 @@ class _Split:
     counter: Tensor
 
     @classmethod
-    def of(cls, n_tiles: int, split: int, rows: int, device: torch.device) -> _Split:
-        """`rows`: weight rows of a tile."""
-        partial = torch.empty(n_tiles * split * rows * ROWS, device=device)
+    def of(cls, n_tiles: int, rows: int, k: int, schedule: Schedule, device: torch.device) -> _Split:
+        """`rows`: weight rows of a tile. Raises: ValueError where a part of the K inputs would have none."""
+        if (schedule.split - 1) * schedule.k_part(k) >= k:
+            raise ValueError(f"{k} inputs do not make {schedule.split} parts of whole steps of {schedule.bk}")
+        partial = torch.empty(n_tiles * schedule.split * rows * ROWS, device=device)
         return cls(partial, torch.zeros(n_tiles, dtype=torch.int32, device=device))
+
+
+def _cut(s: Schedule, k: int) -> dict[str, int]:
+    """How a matmul of `k` inputs that may be split is cut up, as its kernel takes it."""
+    return {
+        "PARTS": s.parts,
+        "BK": s.bk,
+        "SPLIT": s.split,
+        "KS": s.k_part(k),
+        "STAGES": s.stages,
+        "num_warps": s.warps,
+    }
 
 
 class ResidualMatmul:
@@ -119,7 +133,7 @@ class ResidualMatmul:
         self._pdl = launch_options(device)
         n_tiles = cdiv(self.n, schedule.tile)
         self._ahead = reads_ahead(weight)
-        self._scratch = _Split.of(n_tiles, schedule.split, schedule.tile, device)
+        self._scratch = _Split.of(n_tiles, schedule.tile, self.k, schedule, device)
 
     def __call__(self, x: Scaled, stream: Stream, norm: Tensor, n_rows: int) -> None:
         """Shapes: x [16, K]; norm [N] fp32. `stream.tile` must be the schedule's."""
@@ -129,8 +143,7 @@ class ResidualMatmul:
             self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
             stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
-            BN=s.bn, PARTS=s.parts, BK=s.bk, GROUP=x.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
-            num_warps=s.warps, **self._pdl,
+            BN=s.bn, GROUP=x.group or s.bk, AHEAD=self._ahead, **_cut(s, self.k), **self._pdl,
         )  # fmt: skip
 
 
@@ -144,7 +157,7 @@ class SwigluMatmul:
         self._pdl = launch_options(device)
         n_tiles = cdiv(self.n, schedule.tile)
         self._ahead = reads_ahead(weight)
-        self._scratch = _Split.of(n_tiles, schedule.split, 2 * schedule.tile, device)
+        self._scratch = _Split.of(n_tiles, 2 * schedule.tile, self.k, schedule, device)
 
     def __call__(self, stream: Stream, out: Scaled, n_rows: int) -> None:
         """Shapes: out [16, N]; in fp8 its group is the schedule's tile."""
@@ -152,8 +165,8 @@ class SwigluMatmul:
         swiglu_kernel[(cdiv(self.n, s.tile) * s.parts, s.split)](
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             out.data, out.scale_or_any, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
-            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, PARTS=s.parts, BK=s.bk, GROUP=stream.h.group or s.bk,
-            SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead, num_warps=s.warps, **self._pdl,
+            N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, GROUP=stream.h.group or s.bk, AHEAD=self._ahead,
+            **_cut(s, self.k), **self._pdl,
         )  # fmt: skip
 
 
@@ -171,11 +184,11 @@ class QkvMatmul:
     ) -> None:
         self.weight, self.bias, self.norms, self.shape = weight, bias, norms, shape
         self.schedule, self.eps = schedule, eps
-        self.n_all_heads = shape.n_heads + 2 * shape.n_kv_heads
+        self.n_all_heads, self.k = shape.n_heads + 2 * shape.n_kv_heads, weight.data.shape[1]
         device = weight.data.device
         self._pdl = launch_options(device)
         self._ahead = reads_ahead(weight)
-        self._scratch = _Split.of(self.n_all_heads, schedule.split, shape.head_dim, device)
+        self._scratch = _Split.of(self.n_all_heads, shape.head_dim, self.k, schedule, device)
 
     def __call__(
         self,
@@ -201,10 +214,9 @@ class QkvMatmul:
             bias, q_norm, k_norm, cos, sin, positions, slots,
             q, k, v, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
-            K=self.weight.data.shape[1], HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
+            K=self.k, HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,
-            PARTS=s.parts, BK=s.bk, GROUP=stream.h.group or s.bk, SPLIT=s.split, STAGES=s.stages, AHEAD=self._ahead,
-            num_warps=s.warps, **self._pdl,
+            GROUP=stream.h.group or s.bk, AHEAD=self._ahead, **_cut(s, self.k), **self._pdl,
         )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """q, k, v of up to 16 rows in one matmul, finished in place: bias, head norms, RoPE, KV append.
 
 Legend: D head size, HQ query heads, HK KV heads, K inputs. A head is a tile of D weight rows; a program owns D / PARTS of
-them in one split of K, and the last to arrive finishes the head. K and V caches have strides of their own.
+them in one split of K (KS inputs), and the last to arrive finishes the head. K and V caches have strides of their own.
 Shapes: w [(HQ + 2·HK)·D, K] bf16 or fp8 with scale [(HQ + 2·HK)·D], rows in the order q, k, v; h [16, K] alike with scale
 [K/GROUP, 16]; q_out [16, HQ, D]; cos, sin [positions, D/2].
 """
@@ -30,16 +30,14 @@ def qkv_kernel(
     q_ptr, k_ptr, v_ptr, partial_ptr, counter_ptr, n_rows, eps, k_head, k_slot, v_head, v_slot,
     K: tl.constexpr, HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_NORM: tl.constexpr, TILES_IN: tl.constexpr,
-    PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
+    PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, KS: tl.constexpr,
+    STAGES: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Row r is the token at position[r]; its K and V go to slot[r]. Grid: (heads · PARTS, splits).
 
     Shapes: position, slot [n_rows] int32 or longer, one table where rows follow each other on the main line.
     """
     BN: tl.constexpr = D // PARTS
-    KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
-    tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
     program, split = tl.program_id(0), tl.program_id(1)
     head, part = program // PARTS, program % PARTS
     if PDL:

@@ -5,13 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specmon.kernels.stream.matmul import (
-    arrive_last,
-    channel_scale,
-    store_rows,
-    stream_tile,
-    sum_partials,
-)
+from specmon.kernels.stream.matmul import arrive_last, channel_scale, store_rows, stream_tile, sum_partials
 from specmon.kernels.stream.overlap import await_previous, let_next_start, prefetch_rows
 
 
@@ -20,17 +14,16 @@ def residual_kernel(
     w_ptr, w_scale_ptr, x_ptr, x_scale_ptr, bias_ptr, residual_ptr, norm_ptr, h_ptr, h_scale_ptr, sumsq_ptr,
     partial_ptr, counter_ptr, n_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr,
-    BN: tl.constexpr, PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
+    BN: tl.constexpr, PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, KS: tl.constexpr,
+    STAGES: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """residual += x Wᵀ (+ bias); h = residual · norm; sumsq[tile] = Σ residual² over it. Grid: (tiles · PARTS, splits).
 
     Shapes: w [N, K] bf16 or fp8 with scale [N]; x [16, K] alike with scale [K/GROUP, 16]; residual [16, N], norm [N] fp32;
     h [16, N], in fp8 with scale [N/TILE, 16]; sumsq [N/TILE, 16] fp32; TILE = BN · PARTS.
+    A split has KS inputs, the last what is left.
     """
     TILE: tl.constexpr = BN * PARTS
-    KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
-    tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
     program, split = tl.program_id(0), tl.program_id(1)
     tile, part = program // PARTS, program % PARTS
     if PDL:

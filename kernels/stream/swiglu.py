@@ -22,17 +22,16 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start, prefe
 def swiglu_kernel(
     w_ptr, w_scale_ptr, h_ptr, h_scale_ptr, sumsq_ptr, out_ptr, out_scale_ptr, partial_ptr, counter_ptr, n_rows, eps,
     N: tl.constexpr, K: tl.constexpr, TILES_IN: tl.constexpr,
-    BN: tl.constexpr, PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
+    BN: tl.constexpr, PARTS: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr, KS: tl.constexpr,
+    STAGES: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms. Grid: (tiles · PARTS, splits).
 
     Shapes: w [2N, K] bf16 or fp8 with scale [2N], gate rows first; h [16, K] alike with scale [K/GROUP, 16];
     out [16, N], in fp8 with scale [N/TILE, 16]; TILE = BN · PARTS.
+    A split has KS inputs, the last what is left.
     """
     TILE: tl.constexpr = BN * PARTS
-    KS: tl.constexpr = (K + BK * SPLIT - 1) // (BK * SPLIT) * BK
-    tl.static_assert((SPLIT - 1) * KS < K, "a part of K has no inputs")
     program, split = tl.program_id(0), tl.program_id(1)
     tile, part = program // PARTS, program % PARTS
     if PDL:

@@ -82,6 +82,11 @@ def test_residual_matmul_adds_and_prepares_the_next_norm(
     close(stream.sumsq.sum(0)[:5], expected.square().sum(1))
 
 
+def test_a_split_that_leaves_a_part_without_inputs_is_refused() -> None:
+    with pytest.raises(ValueError, match="1536 inputs do not make 8 parts of whole steps of 128"):
+        ResidualMatmul(Scaled(rand(16, 1536)), None, Schedule(bn=16, bk=128, split=8))
+
+
 def test_split_counters_are_ready_for_the_next_launch() -> None:
     schedule = Schedule(bn=16, bk=16, split=2, stages=2)
     weight, norm, x = rand(32, 32), rand(32), rand(3, 32)
