@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 DEFAULT_BUDGET = 16
 
@@ -55,26 +55,21 @@ class Learned:
     """At most `budget` branches a round for drafts of `draft_len` tokens, where they have hit before."""
 
     def __init__(self, draft_len: int, budget: int = DEFAULT_BUDGET) -> None:
-        self._draft_len, self._budget = draft_len, budget
-        self._outcomes = [_PRIOR_ROUNDS * p for p in _prior(draft_len)]
+        self._budget = budget
+        self._prior = _prior(draft_len)
+        self._outcomes: defaultdict[int, float] = defaultdict(float)
         self._hits: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._trials: defaultdict[tuple[int, int], float] = defaultdict(float)
 
     def widths(self) -> tuple[int, ...]:
-        total = sum(self._outcomes)
+        counts = [_PRIOR_ROUNDS * p + self._outcomes[a] for a, p in enumerate(self._prior)]
         return share_out(
-            self._budget, [(count / total, self._hazards(a)) for a, count in enumerate(self._outcomes)]
+            self._budget, [(count / sum(counts), self._hazards(a)) for a, count in enumerate(counts)]
         )
 
     def saw(self, accepted_len: int, width: int, rank: int | None) -> None:
-        for counts in (self._hits, self._trials):
-            for key in counts:
-                counts[key] *= _MEMORY
-        prior = _prior(self._draft_len)
-        self._outcomes = [
-            _PRIOR_ROUNDS * p + (count - _PRIOR_ROUNDS * p) * _MEMORY
-            for p, count in zip(prior, self._outcomes, strict=True)
-        ]
+        for counts in (self._outcomes, self._hits, self._trials):
+            _fade(counts)
         self._outcomes[accepted_len] += 1
         for r in range(1, (rank or width) + 1):
             self._trials[accepted_len, r] += 1
@@ -108,6 +103,12 @@ def share_out(budget: int, outcomes: Sequence[tuple[float, Callable[[int], float
         left[a] += gain
         heapq.heappush(queue, (-max(left[a], 0.0) * outcomes[a][1](widths[a] + 1), a))
     return tuple(widths)
+
+
+def _fade(counts: dict[Any, float]) -> None:
+    """What was counted is worth a little less a round later."""
+    for key in counts:
+        counts[key] *= _MEMORY
 
 
 def _prior(draft_len: int) -> list[float]:
