@@ -51,7 +51,7 @@ def fill(kv: KvCache, n_layers: int, end: int) -> None:
 def branches_after(base: int, n_rows: int, steps: int) -> list[BranchStart]:
     """Branches off `LINE` at `base`, with slots in no order."""
     first = base + len(LINE)
-    slots = [first + (7 * i + 3) % (n_rows * steps) for i in range(n_rows * steps)]
+    slots = [first + (13 * i + 3) % (n_rows * steps) for i in range(n_rows * steps)]
     assert len(set(slots)) == len(slots)
     return [
         BranchStart(
