@@ -34,7 +34,10 @@ class FanOut(Protocol):
         ...
 
     def saw(self, accepted_len: int, width: int, rank: int | None) -> None:
-        """A round came to `accepted_len`, which had `width` branches; the bonus was the one of `rank`, None: of none."""
+        """A round came to `accepted_len`, which had `width` branches; the bonus was the one of `rank`, None: of none.
+
+        Branches that were not finished in time are none.
+        """
         ...
 
 

@@ -19,17 +19,24 @@ _NO_DRAFT = Proposal(tokens=())
 
 
 class _Telling:
-    """Holds a finished round back until the next one's verification has begun."""
+    """Holds a finished round back until the next one's verification has begun.
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    `link`: what prepared the branches of the rounds, if they have any.
+    """
+
+    def __init__(self, run: Run, link: DraftLink | None = None) -> None:
+        self._run, self._link = run, link
         self._finished: Sheet | None = None
 
     def tell(self) -> Iterator[Event]:
         """The round held back, if there is one."""
         finished, self._finished = self._finished, None
-        if finished is not None:
-            yield from self._run.close(finished)
+        if finished is None:
+            return
+        if finished.branches is not None:
+            assert self._link is not None
+            finished.settle(self._link.settled())
+        yield from self._run.close(finished)
 
     def finish(self, sheet: Sheet) -> Iterator[Event]:
         """Hold `sheet` back, or tell it where nothing may run on after it."""
@@ -72,11 +79,12 @@ def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
 def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: FanOut) -> Iterator[Event]:
     """Speculative speculative decoding: while the target verifies, the draft device prepares the next draft.
 
-    After each accepted_len it prepares one for each of some likely bonus tokens, as many as `fan_out` says; when the
-    outcome has none, it drafts from scratch.
+    After each accepted_len it prepares one for each of some likely bonus tokens, as many as `fan_out` says, and hands them
+    over as they are finished: where the outcome has one, the target goes on at once. Where it has none, the draft device
+    drafts from scratch.
     Source: Kumar et al. 2026, "Speculative Speculative Decoding" (code: tanishqkumar/ssd).
     """
-    telling = _Telling(run)
+    telling = _Telling(run, link)
     ready: Proposal | None = None
     handed_over: list[Span] = []
     while run.going():
@@ -98,15 +106,18 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: FanOut) -> It
         yield from telling.tell()
         outcome = run.verify(sheet)
         link.outcome(outcome)
-        verdict = link.verdict()
-        sheet.settle(verdict, widths, has_successor=run.stop_reason is None)
-        chosen = verdict.branches[verdict.hit] if verdict.hit is not None else None
-        if verdict.miss != "late" and sheet.bonus is not None and len(proposal.tokens) == draft_len:
-            rank = chosen.rank if chosen else None
-            fan_out.saw(sheet.accepted_len, widths[sheet.accepted_len], rank)
+        branches = link.branches()
+        sheet.branched(branches, widths)
+        hit = branches.hit(outcome)
+        miss = branches.miss(outcome) if hit is None else None
+        if run.stop_reason is None:
+            sheet.succeeded(hit, miss)
+        chosen = branches.prepared[hit] if hit is not None else None
+        if sheet.bonus is not None and len(proposal.tokens) == draft_len:
+            width = 0 if miss == "late" else widths[sheet.accepted_len]
+            fan_out.saw(sheet.accepted_len, width, chosen.rank if chosen else None)
         ready = chosen.proposal if chosen else None
-        late = verdict.t1 is not None and verdict.t1 > verdict.received
-        kind: SpanKind = "wait" if late else "handoff"
+        kind: SpanKind = "wait" if branches.t1 > sheet.t1 else "handoff"
         handed_over = (
             [] if run.drain(sheet) else [Span(0, "main", kind, sheet.t1, run.clock(), sheet.index + 1)]
         )

@@ -143,7 +143,8 @@ class Run:
     def close(self, sheet: Sheet) -> Iterator[Event]:
         """The finished round as events, the text of new token ids before it."""
         ids = [*sheet.proposal.tokens, *sheet.emitted]
-        ids += [i for b in sheet.branches for i in (b.bonus, *b.tokens) if i is not None]
+        for branch in sheet.prepared:
+            ids += [branch.bonus, *(branch.proposal.tokens if branch.proposal else ())]
         if pieces := self.text.new_pieces(ids):
             yield Vocabulary(t=sheet.t1, lane=self._lane, turn=self._turn, pieces=pieces)
         yield sheet.event(lane=self._lane, turn=self._turn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from specmon.core.drafters.base import Drafted, Prepared, Proposal, Verdict, Work, both
+from specmon.core.drafters.base import Branches, Drafted, Prepared, Proposal, Settled, Work, both
 from specmon.core.events import Branch, DeviceBytes, MissReason, Round, Span, SpanKind
 
 _PROBABILITY_DIGITS = 4  # what a screen can show; unrounded they would be half of a recording
@@ -33,7 +33,7 @@ class Sheet:
     margin: float | None = None
     kv_len: int = 0
     fan_out: tuple[int, ...] | None = None
-    branches: tuple[Branch, ...] = ()
+    branches: Branches | None = None
     hit: int | None = None
     miss: MissReason | None = None
     fallback: str | None = None
@@ -58,18 +58,27 @@ class Sheet:
         self.span(self.draft_device, "draft", drafted.t0, drafted.t1)
         self.draft_work += drafted.work
 
-    def settle(self, verdict: Verdict, fan_out: tuple[int, ...], *, has_successor: bool) -> None:
-        """What became of the branches prepared during this round."""
-        self.fan_out = fan_out
-        self.branches = tuple(_branch(b) for b in verdict.branches)
-        self.draft_work += verdict.work
-        if verdict.t0 is not None and verdict.t1 is not None:
-            self.span(self.draft_device, "branch_draft", verdict.t0, verdict.t1, self.index + 1)
-            if self.draft_device:
-                self.span(self.draft_device, "wait", verdict.t1, verdict.received, self.index + 1)
-        if has_successor:
-            self.hit, self.miss = verdict.hit, verdict.miss
-            self.fallback = self.drafter if verdict.hit is None else None
+    def branched(self, branches: Branches, fan_out: tuple[int, ...]) -> None:
+        """The branches prepared during this round."""
+        self.fan_out, self.branches = fan_out, branches
+
+    def succeeded(self, hit: int | None, miss: MissReason | None) -> None:
+        """How the next round's draft is made: by the branch `hit`, or from scratch."""
+        self.hit, self.miss = hit, miss
+        self.fallback = self.drafter if hit is None else None
+
+    def settle(self, settled: Settled) -> None:
+        """The draft device took this round's outcome in."""
+        assert self.branches is not None
+        self.draft_work += settled.work
+        for_round, t1 = self.index + 1, self.branches.t1
+        self.span(self.draft_device, "branch_draft", self.branches.t0, t1, for_round)
+        if self.draft_device:
+            self.span(self.draft_device, "wait", t1, settled.received, for_round)
+
+    @property
+    def prepared(self) -> tuple[Prepared, ...]:
+        return self.branches.prepared if self.branches else ()
 
     def event(self, *, lane: int, turn: int) -> Round:
         return Round(
@@ -90,7 +99,7 @@ class Sheet:
             margin=None if self.margin is None else round(self.margin, _MARGIN_DIGITS),
             kv_len=(self.kv_len,),
             fan_out=self.fan_out,
-            branches=self.branches,
+            branches=tuple(map(_branch, self.prepared)),
             hit=self.hit,
             miss=self.miss,
             fallback=self.fallback,

@@ -116,22 +116,38 @@ class Drafted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of a round's branches.
+class Branches:
+    """A round's branches as they are handed over, made from `t0` to `t1`.
 
-    `hit` indexes `branches`, whose proposal is the next draft; None with `miss` saying why. `t0`…`t1` is the branch
-    draft's stretch (None where none was started); `received` when the outcome arrived on the draft device.
+    `cut_short`: the outcome came before there were any.
     """
 
-    branches: tuple[Prepared, ...]
-    hit: int | None
-    miss: MissReason | None
-    t0: int | None
-    t1: int | None
+    prepared: tuple[Prepared, ...]
+    cut_short: bool
+    t0: int
+    t1: int
+
+    def hit(self, outcome: Outcome) -> int | None:
+        """Index of the finished branch for `outcome`, whose proposal is the next draft; None where there is none."""
+        found = (i for i, b in enumerate(self.prepared) if b.key == outcome.key and b.proposal is not None)
+        return next(found, None)
+
+    def miss(self, outcome: Outcome) -> MissReason:
+        """Why none is: not finished in time, its bonus not among the guesses, or no guesses for its accepted_len."""
+        if self.cut_short or any(b.key == outcome.key for b in self.prepared):
+            return "late"
+        return "rank" if any(b.accepted_len == outcome.accepted_len for b in self.prepared) else "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """The draft device took an outcome in: when it `received` it, and the work since the draft."""
+
     received: int
     work: Work = field(default_factory=Work)
 
 
+Answer = Drafted | Branches | Settled
 Arrived = Callable[[], Outcome | None]
 
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import time
+from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
-from specmon.core.drafters.base import Drafted, Drafter, DrafterInfo, Outcome, Verdict
+from specmon.core.drafters.base import Answer, Branches, Drafted, Drafter, DrafterInfo, Outcome, Settled
 from specmon.core.drafters.desk import Desk
 from specmon.core.endings import ended_by
 from specmon.core.errors import SpecmonError
 from specmon.core.models.pool import Progress, unwatched
 
 Clock = Callable[[], int]
+A = TypeVar("A", bound=Answer)
 _POLL_S = 0.25
 _LOAD_LIMIT_S = 600.0
 _ANSWER_LIMIT_S = 120.0
@@ -55,11 +57,15 @@ class DraftLink(Protocol):
         ...
 
     def outcome(self, outcome: Outcome) -> None:
-        """Say what verification decided."""
+        """Say what verification decided. Where a branch was finished for it, that is the last proposal now."""
         ...
 
-    def verdict(self) -> Verdict:
-        """After `prepare` and `outcome`: what became of the branches. On a hit its branch is the last proposal."""
+    def branches(self) -> Branches:
+        """After `prepare`: what is prepared, once it is; when `outcome` was said it may be that outcome's alone."""
+        ...
+
+    def settled(self) -> Settled:
+        """After `prepare`, `outcome` and `branches`, at any time later: how the drafter took the outcome in."""
         ...
 
     def close(self) -> None: ...
@@ -73,13 +79,14 @@ class InlineLink:
     def __init__(self, drafter: Drafter, clock: Clock) -> None:
         self.info = drafter.info
         self._desk = Desk(drafter, clock)
-        self._verdict: Verdict | None = None
+        self._branches: Branches | None = None
+        self._settled: deque[Settled] = deque()
 
     def revive(self) -> bool:
         return False
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
-        self._verdict = None
+        self._settled.clear()
         self._desk.begin(tokens, features_NF, first)
 
     def script(self, truth: list[int]) -> None:
@@ -89,15 +96,20 @@ class InlineLink:
         return self._desk.draft(draft_len)
 
     def prepare(self, fan_out: tuple[int, ...], draft_len: int) -> None:
-        self._desk.prepare(fan_out, draft_len, lambda: None)
+        self._branches = self._desk.prepare(fan_out, draft_len, lambda: None)
 
     def outcome(self, outcome: Outcome) -> None:
-        self._verdict = self._desk.settle(outcome)
+        settled = self._desk.settle(outcome)
+        if settled is not None:
+            self._settled.append(settled)
 
-    def verdict(self) -> Verdict:
-        assert self._verdict is not None
-        verdict, self._verdict = self._verdict, None
-        return verdict
+    def branches(self) -> Branches:
+        assert self._branches is not None
+        branches, self._branches = self._branches, None
+        return branches
+
+    def settled(self) -> Settled:
+        return self._settled.popleft()
 
     def close(self) -> None:
         pass
@@ -140,6 +152,8 @@ class WorkerLink:
         self._process.start()
         theirs.close()
         self._info: DrafterInfo | None = None
+        self._begun = 0
+        self._settled: deque[Settled] = deque()
 
     @property
     def info(self) -> DrafterInfo:
@@ -159,6 +173,8 @@ class WorkerLink:
         return self.info is not None
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
+        self._begun += 1
+        self._settled.clear()
         self._send("begin", tokens, _on_host(features_NF), first)
 
     def script(self, truth: list[int]) -> None:
@@ -166,8 +182,7 @@ class WorkerLink:
 
     def draft(self, draft_len: int) -> Drafted:
         self._send("draft", draft_len)
-        drafted: Drafted = self._receive(_ANSWER_LIMIT_S)
-        return drafted
+        return self._answer(Drafted)
 
     def prepare(self, fan_out: tuple[int, ...], draft_len: int) -> None:
         self._send("prepare", fan_out, draft_len)
@@ -175,9 +190,11 @@ class WorkerLink:
     def outcome(self, outcome: Outcome) -> None:
         self._send("outcome", outcome.accepted, outcome.bonus, _on_host(outcome.features_AF))
 
-    def verdict(self) -> Verdict:
-        verdict: Verdict = self._receive(_ANSWER_LIMIT_S)
-        return verdict
+    def branches(self) -> Branches:
+        return self._answer(Branches)
+
+    def settled(self) -> Settled:
+        return self._settled.popleft() if self._settled else self._answer(Settled)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -192,6 +209,17 @@ class WorkerLink:
             self._pipe.send(message)
         except OSError as broken:
             raise self._death() from broken
+
+    def _answer(self, kind: type[A]) -> A:
+        """The next answer of `kind`. A `Settled` before it is kept; what earlier turns asked for is dropped."""
+        while True:
+            begun, answer = self._receive(_ANSWER_LIMIT_S)
+            if begun != self._begun:
+                continue
+            if isinstance(answer, kind):
+                return answer
+            assert isinstance(answer, Settled)
+            self._settled.append(answer)
 
     def _receive(self, limit_s: float) -> Any:
         return receive(self._pipe, limit_s, self._process.is_alive, self._death)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from specmon.core.drafters.base import Drafter, Outcome
+from specmon.core.drafters.base import Answer, Drafter, Outcome
 from specmon.core.drafters.desk import Desk
 from specmon.core.errors import SpecmonError
 
@@ -56,7 +56,10 @@ def claim_device(device: str, core: int | None) -> None:
 
 
 class Worker:
-    """Serves one link. While it prepares branches it looks for the outcome between steps."""
+    """Serves one link. While it prepares branches it looks for the outcome between steps.
+
+    An answer says how many contexts were begun before it: what a turn asked for that was given up is known by that.
+    """
 
     def __init__(self, pipe: Connection, desk: Desk, clock_zero: int) -> None:
         self._pipe = pipe
@@ -64,6 +67,7 @@ class Worker:
         self._zero = clock_zero
         self._early: tuple[Outcome, int] | None = None
         self._unread: tuple[str, list[Any]] | None = None
+        self._begun = 0
 
     def serve(self) -> None:
         while True:
@@ -86,13 +90,14 @@ class Worker:
     def _handle(self, kind: str, body: list[Any]) -> None:
         if kind == "begin":
             tokens, features, first = body
+            self._begun += 1
             self._desk.begin(tokens, _tensor(features), first)
         elif kind == "script":
             self._desk.script(body[0])
         elif kind == "draft":
-            self._pipe.send(self._desk.draft(body[0]))
+            self._answer(self._desk.draft(body[0]))
         elif kind == "prepare":
-            self._desk.prepare(body[0], body[1], self._arrived)
+            self._answer(self._desk.prepare(body[0], body[1], self._arrived))
             if self._early is not None:
                 (outcome, received), self._early = self._early, None
                 self._settle(outcome, received)
@@ -102,9 +107,12 @@ class Worker:
             raise ValueError(f"unknown message {kind!r}")
 
     def _settle(self, outcome: Outcome, received: int) -> None:
-        verdict = self._desk.settle(outcome, received)
-        if verdict is not None:
-            self._pipe.send(verdict)
+        settled = self._desk.settle(outcome, received)
+        if settled is not None:
+            self._answer(settled)
+
+    def _answer(self, answer: Answer) -> None:
+        self._pipe.send((self._begun, answer))
 
     def _arrived(self) -> Outcome | None:
         """The outcome, if it came while branches are being prepared; a turn that was given up has none: another begins."""

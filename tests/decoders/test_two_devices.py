@@ -10,7 +10,9 @@ import pytest
 from tests.tiny_models import TinyModels
 
 from specmon.core.drafters.scripted import Step
+from specmon.core.engine.messages import Request
 from specmon.core.errors import SpecmonError
+from specmon.core.events import Round
 
 from .harness import Bench, BenchLane
 
@@ -69,6 +71,22 @@ def test_cancelled_turn_on_two_devices_leaves_the_worker_usable(
 ) -> None:
     asked = iter([False, False, True])
     apart.decode("t9 t8 t7", raw=True, cancelled=lambda: next(asked))
+
+    found = apart.decode("t9 t8 t7", raw=True)
+
+    assert found.tokens == bench.lane(tiny.with_words(tiny.target())).decode("t9 t8 t7", raw=True).tokens
+
+
+def test_a_turn_dropped_amid_a_round_leaves_no_answer_for_the_next(
+    tiny: TinyModels, bench: Bench, apart: BenchLane
+) -> None:
+    asked = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=24)
+    for _ in range(3):
+        dropped = apart.lane.generate(asked, lane=0, turn=99, cancelled=lambda: False)
+        assert any(
+            isinstance(event, Round) for event in dropped
+        )  # told while the next round's branches are made
+        dropped.close()
 
     found = apart.decode("t9 t8 t7", raw=True)
 

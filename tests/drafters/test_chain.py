@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from specmon.core.drafters.base import Outcome, Prepared, Proposal
+from specmon.core.drafters.base import Branches, Outcome, Prepared, Proposal
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.draft_model import DraftModelStepper
@@ -217,7 +217,9 @@ def arrives_at(call: int, outcome: Outcome) -> Callable[[], Outcome | None]:
     return lambda: outcome if next(calls) >= call else None
 
 
-def desk_round(follower: Follower, call: int, accepted_len: int, pick: int | None) -> tuple[Desk, Outcome]:
+def desk_round(
+    follower: Follower, call: int, accepted_len: int, pick: int | None
+) -> tuple[Branches, Outcome]:
     """Draft, then prepare two branches an accepted_len with the outcome arriving at the n-th look.
 
     `pick`: the bonus is that branch's; None: one no branch has.
@@ -228,18 +230,16 @@ def desk_round(follower: Follower, call: int, accepted_len: int, pick: int | Non
     bonuses = [b.bonus for b in twin if b.accepted_len == accepted_len]
     bonus = next(t for t in range(90, 99) if t not in bonuses) if pick is None else bonuses[pick]
     outcome = follower.outcome(proposal.tokens[:accepted_len], bonus)
-    desk.prepare((2, 2, 2, 2), K, arrives_at(call, outcome))
-    return desk, outcome
+    branches = desk.prepare((2, 2, 2, 2), K, arrives_at(call, outcome))
+    assert desk.settle(outcome) is not None
+    return branches, outcome
 
 
 def test_outcome_before_branches_are_chosen_is_late(follow: Follow) -> None:
     follower = follow(START)
-    desk, outcome = desk_round(follower, call=1, accepted_len=1, pick=0)
+    branches, outcome = desk_round(follower, call=1, accepted_len=1, pick=0)
 
-    verdict = desk.settle(outcome)
-
-    assert verdict is not None
-    assert (verdict.branches, verdict.hit, verdict.miss) == ((), None, "late")
+    assert (branches.prepared, branches.hit(outcome), branches.miss(outcome)) == ((), None, "late")
     assert_like_fresh(follower, follow)
 
 
@@ -249,15 +249,13 @@ def test_outcome_while_branches_are_drafted_finishes_its_own(
     follow: Follow, call: int, accepted_len: int
 ) -> None:
     follower = follow(START)
-    desk, outcome = desk_round(follower, call=call, accepted_len=accepted_len, pick=1)
+    branches, outcome = desk_round(follower, call=call, accepted_len=accepted_len, pick=1)
 
-    verdict = desk.settle(outcome)
-
-    assert verdict is not None
-    assert verdict.hit is not None
-    assert verdict.branches[verdict.hit].key == outcome.key
-    assert [b.key for b in verdict.branches if b.proposal is not None] == [outcome.key]
-    assert len(verdict.branches) == 8  # the others are kept, unfinished
+    hit = branches.hit(outcome)
+    assert hit is not None
+    assert branches.prepared[hit].key == outcome.key
+    assert [b.key for b in branches.prepared if b.proposal is not None] == [outcome.key]
+    assert len(branches.prepared) == 8  # the others are kept, unfinished
     follower.prepare((0, 0, 0, 0))
     follower.commit((), 20)
     assert_like_fresh(follower, follow)
@@ -265,13 +263,10 @@ def test_outcome_while_branches_are_drafted_finishes_its_own(
 
 def test_outcome_without_a_branch_stops_the_drafting(follow: Follow) -> None:
     follower = follow(START)
-    desk, outcome = desk_round(follower, call=3, accepted_len=2, pick=None)
+    branches, outcome = desk_round(follower, call=3, accepted_len=2, pick=None)
 
-    verdict = desk.settle(outcome)
-
-    assert verdict is not None
-    assert (verdict.hit, verdict.miss) == (None, "rank")
-    assert all(b.proposal is None and b.ready_at is None for b in verdict.branches)
+    assert (branches.hit(outcome), branches.miss(outcome)) == (None, "rank")
+    assert all(b.proposal is None and b.ready_at is None for b in branches.prepared)
     assert_like_fresh(follower, follow)
 
 

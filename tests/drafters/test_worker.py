@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from specmon.core.drafters.base import Drafted, Verdict
+from specmon.core.drafters.base import Branches, Drafted, Outcome, Settled
 from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.link import death_of_worker, receive
 from specmon.core.drafters.ngram import NgramDrafter
@@ -33,7 +33,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 def serve(pipe: Pipe, drafter: Any, *messages: tuple[Any, ...]) -> list[Any]:
-    """Send everything at once, let the worker serve it, and return its answers."""
+    """Send everything at once, let the worker serve it, and return its answers, those to the last context begun."""
     ours, theirs = pipe
     for message in messages:
         ours.send(message)
@@ -43,7 +43,8 @@ def serve(pipe: Pipe, drafter: Any, *messages: tuple[Any, ...]) -> list[Any]:
     answers = []
     while ours.poll(0):
         answers.append(ours.recv())
-    return answers
+    last = sum(kind == "begin" for kind, *_ in messages)
+    return [answer for begun, answer in answers if begun == last]
 
 
 REPEATS = [1, 2, 3, 1, 2, 4, 1, 2]
@@ -51,14 +52,16 @@ BEGIN = ("begin", REPEATS, None, 0)
 
 
 def test_a_turn_given_up_while_branches_are_prepared_makes_room_for_the_next(pipe: Pipe) -> None:
-    answers = serve(pipe, NgramDrafter(), BEGIN, ("draft", 2), ("prepare", (1, 1, 1), 2), BEGIN, ("draft", 2))
+    given_up = BEGIN, ("draft", 2), ("prepare", (1, 1, 1), 2)
 
-    assert [type(answer) for answer in answers] == [Drafted, Drafted]
-    assert answers[0].proposal == answers[1].proposal
+    (drafted,) = serve(pipe, NgramDrafter(), *given_up, BEGIN, ("draft", 2))
+
+    assert isinstance(drafted, Drafted)
+    assert drafted.proposal.tokens == (4, 1)
 
 
 def test_worker_drafts_and_settles_a_hit(pipe: Pipe) -> None:
-    drafted, verdict, after = serve(
+    drafted, branches, settled, after = serve(
         pipe,
         NgramDrafter(),
         BEGIN,
@@ -70,8 +73,9 @@ def test_worker_drafts_and_settles_a_hit(pipe: Pipe) -> None:
 
     assert isinstance(drafted, Drafted)
     assert drafted.proposal.tokens == (4, 1)
-    assert isinstance(verdict, Verdict)
-    assert (verdict.hit, verdict.miss, verdict.branches[0].key) == (0, None, (0, 3))
+    assert isinstance(branches, Branches)
+    assert branches.hit(Outcome(accepted=(), bonus=3)) == 0
+    assert isinstance(settled, Settled)
     assert after.proposal.tokens == (1, 2)
 
 
@@ -92,12 +96,12 @@ class Looking(NgramDrafter):
 def test_early_outcome_is_seen_while_preparing_and_late(pipe: Pipe) -> None:
     drafter = Looking()
 
-    _, verdict = serve(
+    _, branches, _ = serve(
         pipe, drafter, BEGIN, ("draft", 2), ("prepare", (1, 1, 1), 2), ("outcome", (4,), 9, None)
     )
 
     assert drafter.seen.key == (1, 9)
-    assert (verdict.hit, verdict.miss) == (None, "late")
+    assert (branches.hit(drafter.seen), branches.miss(drafter.seen)) == (None, "late")
     assert drafter.draft(1).tokens == ()  # 4 and 9 are in the text: 9 is new
 
 
