@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
-import torch
 
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.device_clock import DeviceClock
@@ -14,7 +12,6 @@ from specmon.core.decoders.target import Target, Verified
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.drafters.base import Outcome, Proposal
 from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
-from specmon.kernels.accept.reference import accept_length
 
 _TOKEN_BYTES = 8
 
@@ -121,7 +118,7 @@ class Run:
         tokens = [self._pending, *proposal.tokens]
         verified = self.target.end(self._chooser)
         t1 = self.clock()
-        accepted_len = accept_length(torch.tensor(proposal.tokens), torch.tensor(verified.choices))
+        accepted_len = _agreeing(proposal.tokens, verified.choices)
         emitted, text = self._emit([*proposal.tokens[:accepted_len], verified.choices[accepted_len]])
         self._fill(sheet, verified, accepted_len, emitted, text)
         self.target.keep(tokens[: len(emitted)])
@@ -205,3 +202,8 @@ class Run:
             self.stop_reason = "stop"
         elif self.n_tokens >= self._limits.max_new_tokens:
             self.stop_reason = "length"
+
+
+def _agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
+    """How many of the first drafted tokens are what the target chose there."""
+    return next((i for i, (d, c) in enumerate(zip(drafted, chosen, strict=False)) if d != c), len(drafted))

@@ -93,6 +93,7 @@ class StreamedEagle3:
         self.captures = self._replays.captures
         pinned = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
+        self._tokens_here = self._tokens.numpy()
         self._address = torch.zeros(1, dtype=torch.int64, pin_memory=pinned)
         self._features = torch.zeros(ROWS, head.fc.in_features, dtype=head.fc.dtype, device=device)
         self._residual = torch.zeros(REACH, width, device=device)
@@ -120,7 +121,7 @@ class StreamedEagle3:
                 f"{n_rows} tokens need features [{n_rows}, {self._features.shape[1]}], not {list(features_RF.shape)}"
             )
         near = features_RF.to(self._device, torch.float32).contiguous()  # alive until the result is there
-        self._tokens[:n_rows] = torch.tensor(tokens)
+        self._tokens_here[:n_rows] = tokens
         self._cursors.start_at(slot)
         self._address[0] = near.data_ptr()
         if guesses:
@@ -131,10 +132,10 @@ class StreamedEagle3:
         if launches is not None:
             launches += (near is not features_RF) + 2 * guesses  # the copies of features, logits and carries
         named = slice(n_rows - 1, n_rows - 1 + steps)
-        won = [self._won.here(i) for i in range(steps)]
+        won = self._won.won
         return Drafted(
-            tokens=[int(step.tokens[0]) for step in won],
-            probs=[float(step.probs[0]) for step in won],
+            tokens=won.tokens[:steps, 0].tolist(),
+            probs=won.probs[:steps, 0].tolist(),
             logits=self._logit_buffer()[named].clone() if guesses else None,
             carries=self._residual[named].clone() if guesses else None,
             launches=launches,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,15 +24,16 @@ class Cursors:
 
     def __init__(self, device: torch.device) -> None:
         rows = torch.arange(MAX_ROWS, dtype=torch.int32)
-        self._rows = rows
+        self._rows = rows.numpy()
         self._start = rows.pin_memory() if device.type == "cuda" else rows.clone()
+        self._start_here = self._start.numpy()
         self.first = torch.zeros(MAX_ROWS, dtype=torch.int32, device=device)
         self._ahead = (torch.arange(REACH, dtype=torch.int32)[:, None] + rows).to(device)
         self._all = torch.zeros(REACH, MAX_ROWS, dtype=torch.int32, device=device)
 
     def start_at(self, position: int) -> None:
         """Where the next pass begins; no pass that reads it may be under way."""
-        torch.add(self._rows, position, out=self._start)
+        np.add(self._rows, position, out=self._start_here)
 
     def begin(self) -> None:
         """Queue the first positions: every layer reads them, from memory near by."""
@@ -53,14 +55,15 @@ class BranchTables:
     def __init__(self, device: torch.device) -> None:
         shape = 1 + MAX_ROWS, MAX_ROWS  # prefixes; then slots, a row of the table a step
         self._start = torch.zeros(shape, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._start_here = self._start.numpy()
         self._near = torch.zeros(shape, dtype=torch.int32, device=device)
         self._ahead = torch.arange(MAX_ROWS, dtype=torch.int32)[:, None].repeat(1, MAX_ROWS).to(device)
         self._positions = torch.zeros(MAX_ROWS, MAX_ROWS, dtype=torch.int32, device=device)
 
     def start_at(self, starts: Sequence[BranchStart], steps: int) -> None:
         """The branches of the next batch; no batch may be under way."""
-        table = torch.tensor([[start.prefix, *start.slots[:steps]] for start in starts], dtype=torch.int32)
-        self._start[: 1 + steps, : len(starts)] = table.T
+        table = [[start.prefix, *start.slots[:steps]] for start in starts]
+        self._start_here[: 1 + steps, : len(starts)] = np.transpose(table)
 
     def begin(self) -> None:
         """Queue the tables of all steps."""

@@ -6,6 +6,8 @@ scratch for branches: they share the prefix by pointing at it and own only their
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -47,7 +49,7 @@ class KvCache:
             device=str(device),
         )
 
-    @property
+    @cached_property
     def bytes_per_token(self) -> int:
         return self._both[:, :, :, 0].numel() * self._both.element_size()
 

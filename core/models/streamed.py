@@ -163,6 +163,7 @@ class StreamedPasses:
         self.captures = self._replays.captures
         pinned = self.runs_ahead = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
+        self._tokens_here = self._tokens.numpy()
         self._cursors, self._branch_tables = Cursors(device), BranchTables(device)
         self._won = WinnersOfPasses(MAX_ROWS, device)
         self._device = device
@@ -186,17 +187,17 @@ class StreamedPasses:
         assert self._begun is not None
         (shape, launches), self._begun = self._begun, None
         self._replays.wait()
-        n_rows, logits, won, taps = shape.n_rows, shape.logits, self._won.here(0), self._taps.of(shape.taps)
+        n_rows, logits, won, taps = shape.n_rows, shape.logits, self._won.won, self._taps.of(shape.taps)
         if launches is not None and taps is not None:
             launches += 1  # the features' copy
         return RowsOut(
-            greedy=won.tokens[:n_rows].tolist(),
-            margins=won.margins[:n_rows].tolist(),
-            probs=won.probs[:n_rows].tolist(),
+            greedy=won.tokens[0, :n_rows].tolist(),
+            margins=won.margins[0, :n_rows].tolist(),
+            probs=won.probs[0, :n_rows].tolist(),
             logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
             features_RF=taps.features[:n_rows].clone() if taps is not None else None,
             launches=launches,
-            ran=_ran(won, won),
+            ran=won.ran(1),
         )
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
@@ -204,24 +205,24 @@ class StreamedPasses:
         end = start + len(tokens) + steps - 1
         launches = self._start_at(_Chain(len(tokens), steps, logits, merge_for(end)), tokens, start)
         self._replays.wait()
-        won = [self._won.here(i) for i in range(steps)]
+        won = self._won.won
         seen: Tensor | None = None
         if logits and self._logits is not None:
             seen = self._logits[len(tokens) - 1 :][:steps].clone()
             launches = None if launches is None else launches + 1
         return ChainOut(
-            tokens=[int(step.tokens[0]) for step in won],
-            probs=[float(step.probs[0]) for step in won],
-            margins=[float(step.margins[0]) for step in won],
+            tokens=won.tokens[:steps, 0].tolist(),
+            probs=won.probs[:steps, 0].tolist(),
+            margins=won.margins[:steps, 0].tolist(),
             logits_SV=seen,
             launches=launches,
-            ran=_ran(won[0], won[-1]),
+            ran=won.ran(steps),
         )
 
     def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
         check_branches(starts, steps, self._kv.n_slots)
         n_rows = len(starts)
-        self._tokens[:n_rows] = torch.tensor([start.token for start in starts])
+        self._tokens_here[:n_rows] = [start.token for start in starts]
         self._branch_tables.start_at(starts, steps)
         if steps not in self._branch_logits:  # made before anything is counted or captured
             vocabulary = self._model.reference.config.vocab_size
@@ -229,13 +230,13 @@ class StreamedPasses:
         shape = _Branches(n_rows, steps, merge_for(max(start.prefix for start in starts) + steps))
         launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
         self._replays.wait()
-        won = [self._won.here(i) for i in range(steps)]
+        won = self._won.won
         return BranchesOut(
-            tokens=torch.stack([step.tokens[:n_rows] for step in won], dim=1).tolist(),
-            probs=torch.stack([step.probs[:n_rows] for step in won], dim=1).tolist(),
+            tokens=won.tokens[:steps, :n_rows].T.tolist(),
+            probs=won.probs[:steps, :n_rows].T.tolist(),
             logits_KBV=self._branch_logits[steps][:, :n_rows].clone(),
             launches=None if launches is None else launches + 1,
-            ran=_ran(won[0], won[-1]),
+            ran=won.ran(steps),
         )
 
     def queue(self, n_rows: int) -> None:
@@ -248,7 +249,7 @@ class StreamedPasses:
 
     def _start_at(self, shape: _Rows | _Chain, tokens: Sequence[int], start: int) -> int | None:
         """Queue it for `tokens` from position `start`. Returns: the host's launches."""
-        self._tokens[: len(tokens)] = torch.tensor(tokens)
+        self._tokens_here[: len(tokens)] = tokens
         self._cursors.start_at(start)
         return self._queue(shape)
 
@@ -317,9 +318,3 @@ class StreamedPasses:
             vocabulary = self._model.reference.config.vocab_size
             self._logits = torch.zeros(REACH, vocabulary, device=self._device)
         return self._logits
-
-
-def _ran(first: Winners, last: Winners) -> tuple[int, int] | None:
-    """When passes ran, by the device's clock (ns); None where it has none."""
-    began, ended = int(first.stamps[0]), int(last.stamps[1])
-    return (began, ended) if ended else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -100,7 +101,7 @@ class Transformer:
         self.rope = rope
         self.device = embedding_VD.device
 
-    @property
+    @cached_property
     def weight_bytes(self) -> int:
         """Bytes of weights one forward pass reads (the embedding is a look-up of a few rows and is left out)."""
         return sum(linear.weight_bytes for linear in self.linears()) + self.norm.nbytes

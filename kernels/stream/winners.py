@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from specmon.kernels.stream.scaled import ROWS
@@ -36,12 +38,35 @@ class Winners:
         )
 
 
+class Won:
+    """`Winners` of P passes where the host reads them, as NumPy arrays: reading a tensor costs it several times as much.
+
+    Shapes: tokens, margins, probs [P, 16]; stamps [P, 2].
+    """
+
+    def __init__(self, memory: NDArray[np.int64]) -> None:
+        half = ROWS // 2
+        self.tokens = memory[:, :ROWS]
+        self.margins = memory[:, ROWS : ROWS + half].view(np.float32)
+        self.probs = memory[:, ROWS + half : 2 * ROWS].view(np.float32)
+        self.stamps = memory[:, 2 * ROWS : 2 * ROWS + 2]
+
+    def ran(self, n_passes: int) -> tuple[int, int] | None:
+        """When the first passes ran, by the device's clock (ns); None where it has none."""
+        began, ended = int(self.stamps[0, 0]), int(self.stamps[n_passes - 1, 1])
+        return (began, ended) if ended else None
+
+
 class WinnersOfPasses:
-    """What won in each of up to `n_passes` passes of one piece of work, brought to the host in one copy."""
+    """What won in each of up to `n_passes` passes of one piece of work, brought to the host in one copy.
+
+    `won` is what is there when the device is done.
+    """
 
     def __init__(self, n_passes: int, device: torch.device) -> None:
         self._near = torch.zeros(n_passes, WORDS, dtype=torch.int64, device=device)
         self._here = torch.zeros(n_passes, WORDS, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self.won = Won(self._here.numpy())
 
     def near(self, i: int) -> Winners:
         """Those of pass i on the device, for the next pass to read."""
