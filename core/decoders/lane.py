@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
 import torch
 
 from specmon.core.decoders.choose import Chooser
-from specmon.core.decoders.device_clock import DeviceClock
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
 from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
+from specmon.core.device_clock import open_clock
 from specmon.core.drafters.base import Proposal
 from specmon.core.drafters.link import DraftLink
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
-from specmon.core.models.pool import LoadedModel, ModelPool, Progress
+from specmon.core.models.pool import ModelPool, Progress
 
 
 class DecodeLane:
@@ -58,8 +57,9 @@ class DecodeLane:
                 config.target, config.recipe, self._devices[0], progress, config.backend
             )
             self._target = Target(self._loaded, self._devices[0], graphs=config.graphs)
-            self._device_clock = _clock_of(self._loaded, clock)
+            self._device_clock = open_clock(self._devices[0], clock) if self._loaded.streamed else None
             if self._link is not None:
+                self._link.timed_by(self._device_clock)
                 progress(f"loading draft {config.draft}", None)
                 assert self._link.info
             progress("warming up", None)
@@ -324,13 +324,3 @@ class DecodeLane:
             self._target.warm(row_counts, taps, progress)
             if self._device_clock is not None:
                 self._device_clock.measure(t=self._clock(), lane=0, turn=0)  # compiles
-
-
-def _clock_of(loaded: LoadedModel, clock: Callable[[], int]) -> DeviceClock | None:
-    """The clock of the device whose passes are stamped, in time of `clock`; None where none are."""
-    device = loaded.model.device
-    if loaded.streamed is None or device.type != "cuda":
-        return None
-    from specmon.kernels.clock.launch import PingPong
-
-    return DeviceClock(str(device), partial(PingPong(device), clock))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from specmon.core.decoders.choose import Chooser
-from specmon.core.decoders.device_clock import DeviceClock
 from specmon.core.decoders.sheet import Sheet
 from specmon.core.decoders.target import Target, Verified
 from specmon.core.decoders.text_out import TextOut
+from specmon.core.device_clock import DeviceClock
 from specmon.core.drafters.base import Outcome, Proposal
 from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
 
@@ -144,6 +146,8 @@ class Run:
             ids += [branch.bonus, *(branch.proposal.tokens if branch.proposal else ())]
         if pieces := self.text.new_pieces(ids):
             yield Vocabulary(t=sheet.t1, lane=self._lane, turn=self._turn, pieces=pieces)
+        for measured in sheet.clocks:
+            yield replace(measured, lane=self._lane, turn=self._turn)
         yield sheet.event(lane=self._lane, turn=self._turn)
 
     def end(self) -> TurnEnd:

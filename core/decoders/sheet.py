@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from specmon.core.drafters.base import Branches, Drafted, Prepared, Proposal, Settled, Work, both
-from specmon.core.events import Branch, DeviceBytes, MissReason, Round, Span, SpanKind
+from specmon.core.events import Branch, ClockSync, DeviceBytes, Log, MissReason, Round, Span, SpanKind
 
 _PROBABILITY_DIGITS = 4  # what a screen can show; unrounded they would be half of a recording
 _MARGIN_DIGITS = 3
@@ -16,6 +16,7 @@ class Sheet:
     """One round's notes.
 
     `begun`: when the target was started on it. `draft_device` indexes the lane's devices (0: both roles share one).
+    `clocks`: how the draft device's was measured meanwhile.
     """
 
     index: int
@@ -44,6 +45,7 @@ class Sheet:
     target_launches: int | None = None
     draft_work: Work = field(default_factory=Work)
     draft_handoff_bytes: int = 0
+    clocks: tuple[ClockSync | Log, ...] = ()
 
     def span(self, device: int, kind: SpanKind, start: int, end: int, for_round: int | None = None) -> None:
         if end > start:
@@ -57,10 +59,12 @@ class Sheet:
             self.span(self.draft_device, "prefill", start, end)
         self.span(self.draft_device, "draft", drafted.t0, drafted.t1)
         self.draft_work += drafted.work
+        self.clocks += drafted.clocks
 
     def branched(self, branches: Branches, fan_out: tuple[int, ...]) -> None:
         """The branches prepared during this round."""
         self.fan_out, self.branches = fan_out, branches
+        self.clocks += branches.clocks
 
     def succeeded(self, hit: int | None, miss: MissReason | None) -> None:
         """How the next round's draft is made: by the branch `hit`, or from scratch."""

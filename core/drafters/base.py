@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
-from specmon.core.events import MissReason
+from specmon.core.events import ClockSync, Log, MissReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +82,15 @@ class Prepared:
 class Work:
     """Counted work of one stretch on the draft device: forward passes, bytes read, launches from the host.
 
-    `launches` is None where some of the work's are not counted.
+    `launches` is None where some of the work's are not counted. `ran`: when its first pass began and its last one ended by
+    the device's clock (ns), None where passes are not stamped.
     """
 
     forwards: int = 0
     weight_bytes: int = 0
     kv_bytes: int = 0
     launches: int | None = 0
+    ran: tuple[int, int] | None = None
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -96,6 +98,7 @@ class Work:
             weight_bytes=self.weight_bytes + other.weight_bytes,
             kv_bytes=self.kv_bytes + other.kv_bytes,
             launches=both(self.launches, other.launches),
+            ran=_from_first_to_last(self.ran, other.ran),
         )
 
 
@@ -104,28 +107,39 @@ def both(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a + b
 
 
+def _from_first_to_last(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    if a is None or b is None:
+        return a or b
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Drafted:
-    """A proposal with when it was made and what it cost. `prefill`: when the context before it was taken in, if it was."""
+    """A proposal with when it was made and what it cost. `prefill`: when the context before it was taken in, if it was.
+
+    `clocks`: how the draft device's clock was measured before it, if it was.
+    """
 
     proposal: Proposal
     t0: int
     t1: int
     work: Work = field(default_factory=Work)
     prefill: tuple[tuple[int, int], ...] = ()
+    clocks: tuple[ClockSync | Log, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Branches:
     """A round's branches as they are handed over, made from `t0` to `t1`.
 
-    `cut_short`: the outcome came before there were any.
+    `cut_short`: the outcome came before there were any. `clocks` as in `Drafted`.
     """
 
     prepared: tuple[Prepared, ...]
     cut_short: bool
     t0: int
     t1: int
+    clocks: tuple[ClockSync | Log, ...] = ()
 
     def hit(self, outcome: Outcome) -> int | None:
         """Index of the finished branch for `outcome`, whose proposal is the next draft; None where there is none."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from specmon.core.device_clock import DeviceClock
 from specmon.core.drafters.base import Answer, Branches, Drafted, Drafter, DrafterInfo, Outcome, Settled
 from specmon.core.drafters.desk import Desk
 from specmon.core.endings import ended_by
@@ -40,6 +41,10 @@ class DraftLink(Protocol):
 
     def revive(self) -> bool:
         """Before a turn: start the drafter again if it died. True: its context is empty now."""
+        ...
+
+    def timed_by(self, device_clock: DeviceClock | None) -> None:
+        """Give a drafter on the target's device the target's clock of it, where its passes are stamped."""
         ...
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None: ...
@@ -78,12 +83,16 @@ class InlineLink:
 
     def __init__(self, drafter: Drafter, clock: Clock) -> None:
         self.info = drafter.info
+        self._drafter, self._clock = drafter, clock
         self._desk = Desk(drafter, clock)
         self._branches: Branches | None = None
         self._settled: deque[Settled] = deque()
 
     def revive(self) -> bool:
         return False
+
+    def timed_by(self, device_clock: DeviceClock | None) -> None:
+        self._desk = Desk(self._drafter, self._clock, device_clock, measured=True)
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
         self._settled.clear()
@@ -171,6 +180,9 @@ class WorkerLink:
         self.close()
         self._start()
         return self.info is not None
+
+    def timed_by(self, device_clock: DeviceClock | None) -> None:
+        """Nothing: the worker measures its own device's clock."""
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
         self._begun += 1

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from specmon.core.device_clock import open_clock
 from specmon.core.drafters.base import Answer, Drafter, Outcome
 from specmon.core.drafters.desk import Desk
 from specmon.core.errors import SpecmonError
@@ -30,13 +31,20 @@ def run_worker(
 
     `reports`: `build` takes a `progress`, and what it is told crosses the pipe before the drafter's info.
     """
+
+    def clock() -> int:
+        return time.monotonic_ns() - clock_zero
+
     claim_device(device, core)
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt), torch.inference_mode():
         try:
             tell = {"progress": lambda what, part: pipe.send((what, part))} if reports else {}
             drafter = build(*arguments, **tell)
             pipe.send(drafter.info)
-            Worker(pipe, Desk(drafter, lambda: time.monotonic_ns() - clock_zero), clock_zero).serve()
+            device_clock = open_clock(device, clock)
+            if device_clock is not None:
+                device_clock.measure(t=clock(), lane=0, turn=0)  # compiles
+            Worker(pipe, Desk(drafter, clock, device_clock), clock_zero).serve()
         except (EOFError, OSError, KeyboardInterrupt):
             raise
         except SpecmonError as refused:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specmon.core.decoders.device_clock import SYNC_EVERY_NS, DeviceClock, offset_of
+from specmon.core.device_clock import SYNC_EVERY_NS, DeviceClock, offset_of
 from specmon.core.events import ClockSync, Log
 
 LAG = st.integers(0, 50_000)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+import torch
 
 from specmon.core.events import ClockSync, Log
 
@@ -89,3 +93,12 @@ class DeviceClock:
         times = [None, None] if stamps is None else [self.host(stamp) for stamp in stamps]
         began, ended = (time if time is None else min(max(time, t0), t1) for time in times)
         return (t0, t1) if began is None or ended is None else (began, ended)
+
+
+def open_clock(device: str, clock: Callable[[], int]) -> DeviceClock | None:
+    """A CUDA device's clock, in time of `clock`; None elsewhere. Not measured yet: the first time compiles."""
+    if not device.startswith("cuda") or find_spec("triton") is None:
+        return None
+    from specmon.kernels.clock.launch import PingPong
+
+    return DeviceClock(device, partial(PingPong(torch.device(device)), clock))
