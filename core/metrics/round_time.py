@@ -95,8 +95,8 @@ def round_time(turn: TurnMetrics, last: int | None = None) -> RoundTime | None:
         tokens=sum(len(r.emitted) for r in rounds),
         draft_len=max(map(drafted_len, rounds)),
         t_v=sum(map(verify_ns, rounds)) / len(rounds),
-        t_d=_draft_ns_per_token(rounds),
-        t_branch=_branch_draft_ns(rounds),
+        t_d=ratio(*draft_time(rounds)),
+        t_branch=ratio(*branch_time(rounds)),
         floor_ns=None if floor is None else floor / len(rounds),
         acceptance=counts,
         launches=launches_a_round(rounds),
@@ -109,16 +109,16 @@ def launches_a_round(rounds: Sequence[Round]) -> float | None:
     return ratio(sum(known), len(known))
 
 
-def _draft_ns_per_token(rounds: Sequence[Round]) -> float | None:
-    """Draft time ÷ tokens drafted, over the rounds whose draft was made from scratch."""
+def draft_time(rounds: Sequence[Round]) -> tuple[int, int]:
+    """Draft time (ns) and tokens drafted, over the rounds whose draft was made from scratch."""
     ns_by_round: dict[int, int] = {}
     for span in (s for r in rounds for s in r.spans if s.kind == "draft"):
         ns_by_round[span.for_round] = ns_by_round.get(span.for_round, 0) + span.end - span.start
     drafted = [(ns_by_round[r.index], drafted_len(r)) for r in rounds if r.index in ns_by_round]
-    return ratio(sum(ns for ns, n in drafted if n), sum(n for _, n in drafted))
+    return sum(ns for ns, n in drafted if n), sum(n for _, n in drafted)
 
 
-def _branch_draft_ns(rounds: Sequence[Round]) -> float | None:
-    """Mean time of preparing one round's branches."""
+def branch_time(rounds: Sequence[Round]) -> tuple[int, int]:
+    """Time (ns) of preparing branches, and the rounds it was done for."""
     spans = [s for r in rounds for s in r.spans if s.kind == "branch_draft"]
-    return ratio(sum(s.end - s.start for s in spans), len({s.for_round for s in spans}))
+    return sum(s.end - s.start for s in spans), len({s.for_round for s in spans})
