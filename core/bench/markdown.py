@@ -62,7 +62,7 @@ def _pairs(report: PairedReport) -> str:
     rows = [
         [
             _pair_name(report, pair),
-            *(_times(e) for e in (pair.decode, pair.request, pair.prefill)),
+            *(times(e) for e in (pair.decode, pair.request, pair.prefill)),
             _output(pair),
         ]
         for pair in report.pairs
@@ -99,10 +99,10 @@ def _lane_row(lane: LaneFigures) -> list[str]:
         _middle(lane.tokens_per_s),
         _middle(lane.request_tokens_per_s),
         _span(lane.prefill_ms),
-        _plain(lane.tokens_per_round, 2),
-        _plain(lane.acceptance_rate, 3),
-        _plain(lane.branch_hit_rate, 2),
-        _plain(lane.sol_fraction, 2),
+        plain(lane.tokens_per_round, 2),
+        plain(lane.acceptance_rate, 3),
+        plain(lane.branch_hit_rate, 2),
+        plain(lane.sol_fraction, 2),
     ]
 
 
@@ -132,7 +132,7 @@ def _prompt_row(report: PairedReport, rows: list[RequestRow]) -> list[str]:
             values = [
                 value for row in rows if row.lane == lane.letter and (value := getattr(row, read)) is not None
             ]
-            cells.append(_number(statistics.median(values)) if values else NONE)
+            cells.append(number(statistics.median(values)) if values else NONE)
     return cells
 
 
@@ -149,12 +149,12 @@ def _tuning(report: PairedReport) -> str:
 
 
 def _tuned_row(lane: LaneFigures) -> list[str]:
-    by_k = ", ".join(f"K{k.draft_len} {_number(k.ms_per_token)}" for k in lane.tuned)
+    by_k = ", ".join(f"K{k.draft_len} {number(k.ms_per_token)}" for k in lane.tuned)
     return [str(lane.config.draft_len), by_k]
 
 
 def _method(report: PairedReport) -> str:
-    counts = f"{_count(len(report.prompts), 'prompt')}, {_count(report.repeats, 'repeat')}"
+    counts = f"{count(len(report.prompts), 'prompt')}, {count(report.repeats, 'repeat')}"
     method = (
         f"{counts}, greedy, up to {report.max_new_tokens} tokens. The lanes decode one prompt right after each other, in "
         "an order that rotates; a warm-up before is not counted, and every prompt is prefilled from its first token. "
@@ -162,21 +162,24 @@ def _method(report: PairedReport) -> str:
         f"Intervals: percentile bootstrap, {RESAMPLES:,} resamples of prompts and of requests within them, seed "
         f"{report.bootstrap_seed}."
     )
-    measured = [_ceilings(device) for device in report.devices]
+    measured = [ceilings(device) for device in report.devices]
     measured.append(f"Ceilings: {report.ceiling_source or NONE}")
     return method + "\n\n" + origin(report.command, report.provenance, measured)
 
 
-def _count(n: int, thing: str) -> str:
+def count(n: int, thing: str) -> str:
+    """ "1 prompt", "3 prompts"."""
     return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
-def _ceilings(device: DeviceCeilings) -> str:
+def ceilings(device: DeviceCeilings) -> str:
+    """A device's measured speeds, in words."""
     read, copy = (NONE if rate is None else f"{rate / 1e9:,.1f} GB/s" for rate in (device.read, device.copy))
     return f"{device.name}: read {read}, copy {copy} (both directions counted)"
 
 
-def _times(value: Estimate | None) -> str:
+def times(value: Estimate | None) -> str:
+    """How many times as fast, with its interval."""
     if value is None:
         return NONE
     interval = ONE if value.low is None or value.high is None else f"[{value.low:.3f}, {value.high:.3f}]"
@@ -187,18 +190,19 @@ def _span(value: Estimate | None) -> str:
     if value is None:
         return NONE
     if value.low is None or value.high is None:
-        return f"{_number(value.median)} {ONE}"
-    return f"{_number(value.median)} [{_number(value.low)}, {_number(value.high)}]"
+        return f"{number(value.median)} {ONE}"
+    return f"{number(value.median)} [{number(value.low)}, {number(value.high)}]"
 
 
 def _middle(value: Estimate | None) -> str:
-    return NONE if value is None else _number(value.median)
+    return NONE if value is None else number(value.median)
 
 
-def _plain(value: float | None, digits: int) -> str:
+def plain(value: float | None, digits: int) -> str:
+    """With so many decimals."""
     return NONE if value is None else f"{value:.{digits}f}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits or so."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"

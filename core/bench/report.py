@@ -40,6 +40,13 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     request: Estimate | None
     prefill: Estimate | None
 
+    @property
+    def fault(self) -> str | None:
+        """Where the outputs first differ, as a sentence; None where they do not."""
+        if self.first_difference is None:
+            return None
+        return f"Lanes {self.a} and {self.b} differ on {_place(self.first_difference)}."
+
 
 class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One lane over all of its requests: medians with intervals, and figures of all rounds together.
@@ -126,11 +133,7 @@ class PairedReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def faults(self) -> list[str]:
         """What forbids to trust the result, a sentence each."""
-        found = [
-            f"Lanes {pair.a} and {pair.b} differ on {_place(pair.first_difference)}."
-            for pair in self.pairs
-            if pair.first_difference is not None
-        ]
+        found = [fault for pair in self.pairs if (fault := pair.fault) is not None]
         return found + [
             f"Lane {lane.letter} gives other tokens from one repeat to another on {_place(lane.first_change)}."
             for lane in self.lanes

@@ -43,7 +43,7 @@ def paired_report(
     done = [[m for m in measured if m.lane == number] for number in range(len(lanes))]
     present = [number for number, own in enumerate(done) if own]
     pairs = [
-        _pair(lanes[a].letter, done[a], lanes[b].letter, done[b], seed)
+        compare(lanes[a].letter, done[a], lanes[b].letter, done[b], seed)
         for a, b in sorted(combinations(present, 2), key=lambda pair: lanes[pair[1]].letter == CONTROL)
         if lanes[b].letter != CONTROL or a == 0
     ]
@@ -64,7 +64,8 @@ def paired_report(
     )
 
 
-def _pair(a: str, of_a: list[Measured], b: str, of_b: list[Measured], seed: int) -> Pair:
+def compare(a: str, of_a: Sequence[Measured], b: str, of_b: Sequence[Measured], seed: int) -> Pair:
+    """Lane `b` over lane `a`, by the requests that both finished; `a` and `b` are what the pair calls them."""
     by_request = {(m.prompt, m.repeat): m.turn for m in of_b}
     both = [(m, by_request[m.prompt, m.repeat]) for m in of_a if (m.prompt, m.repeat) in by_request]
     verdicts = [compare_lanes(m.turn, other) for m, other in both]

@@ -5,57 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import msgspec
 import pytest
 import torch
 
 from specmon.core.bench.figures import load_figures
-from specmon.core.engine.messages import LaneConfig, Request
+from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import SpecmonError
-from specmon.core.events import DeviceInfo, Header
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.commands.main import main
 
+from .fake_engine import FakeEngine
 from .turns import make_turn
-
-HEADER = Header(
-    t=0,
-    devices=(DeviceInfo(name="cpu:0", model="a CPU", read_ceiling=1e10),),
-    versions={"torch": "2.13"},
-    ceiling_source="scripted",
-)
-
-
-class FakeEngine:
-    """Stands in for the engine: `script` gives each turn, by lane's config and prompt."""
-
-    header = HEADER
-    script: ClassVar[Callable[[LaneConfig, str, int], TurnMetrics]]
-    loaded: ClassVar[list[tuple[int, LaneConfig]]]
-
-    def __init__(self, say: Callable[[str], None], *, debug: bool) -> None:
-        self._lanes: dict[int, LaneConfig] = {}
-        self._n = 0
-
-    def load(self, lane: int, config: LaneConfig) -> None:
-        self._lanes[lane] = config
-        self.loaded.append((lane, config))
-
-    def decode(self, lane: int, request: Request) -> TurnMetrics:
-        self._n += 1
-        config = self._lanes[lane]
-        if request.draft_len is not None:
-            config = msgspec.structs.replace(config, draft_len=request.draft_len)
-        return type(self).script(config, request.messages[0][1], self._n)
-
-    def __enter__(self) -> FakeEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
 
 Bench = Callable[..., tuple[int, str, str]]
 

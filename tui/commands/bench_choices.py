@@ -1,4 +1,4 @@
-"""What `specmon bench paired` is asked to measure: draft lengths, prompts, a figure. Checked before anything is loaded."""
+"""What `specmon bench` is asked to measure: draft lengths, prompts, a figure. Checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -19,18 +19,24 @@ def parse_draft_lens(text: str, configs: Sequence[LaneConfig]) -> list[int]:
     """Read 1..10 or 2,4,6; [] where empty. Raises: UsageError where that, or a lane, cannot be tuned so."""
     if not text:
         return []
-    low, dots, high = text.partition("..")
-    words = [low, high] if dots else text.split(",")
-    if not all(word.strip().isdecimal() for word in words):
-        raise UsageError(f"--choose-k is {text!r}, but it takes a range like 1..10, or numbers like 2,4,6.")
-    numbers = [int(word) for word in words]
-    found = list(range(numbers[0], numbers[1] + 1)) if dots else sorted(set(numbers))
-    if not found or found[0] < 1 or found[-1] > MAX_DRAFT_LEN:
-        raise UsageError(f"--choose-k is {text!r}, but a draft has 1 to {MAX_DRAFT_LEN} tokens.")
+    found = draft_len_range(text, "--choose-k")
     if all(config.decoder == "ar" for config in configs):
         raise UsageError("--choose-k has no lane that drafts.", "Add one with --lane sd.")
     if any(len(config.fan_out) > 1 for config in configs):
         raise UsageError("--choose-k needs a fan-out that fits every K.", "Give one number to --fan-out.")
+    return found
+
+
+def draft_len_range(text: str, option: str) -> list[int]:
+    """Read 1..10 or 2,4,6. Raises: UsageError naming `option`."""
+    low, dots, high = text.partition("..")
+    words = [low, high] if dots else text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise UsageError(f"{option} is {text!r}, but it takes a range like 1..10, or numbers like 2,4,6.")
+    numbers = [int(word) for word in words]
+    found = list(range(numbers[0], numbers[1] + 1)) if dots else sorted(set(numbers))
+    if not found or found[0] < 1 or found[-1] > MAX_DRAFT_LEN:
+        raise UsageError(f"{option} is {text!r}, but a draft has 1 to {MAX_DRAFT_LEN} tokens.")
     return found
 
 

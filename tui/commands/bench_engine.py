@@ -14,6 +14,7 @@ from specmon.tui.commands.headless import Headless
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from specmon.core.bench.report import DeviceCeilings
     from specmon.core.engine.messages import LaneConfig, Request
     from specmon.core.events import AnyEvent, Event, Header
     from specmon.core.metrics.turn import TurnMetrics
@@ -57,3 +58,17 @@ class BenchEngine:
 
     def _feed(self, event: Event) -> None:
         self._ledger.feed(cast("AnyEvent", event))
+
+
+def device_ceilings(header: Header) -> tuple[DeviceCeilings, ...]:
+    """Each device's read ceiling as the engine measured it at the start, and its copy ceiling, measured now."""
+    from specmon.core.bench.report import DeviceCeilings
+    from specmon.core.ceilings import cuda_uuids, measure_copies
+    from specmon.core.hardware import survey
+
+    names = tuple(device.name for device in header.devices)
+    copies = measure_copies(names, survey(cuda_uuids()))
+    return tuple(
+        DeviceCeilings(name=d.name, model=d.model, read=d.read_ceiling, copy=copies[d.name])
+        for d in header.devices
+    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specmon.core.bench.choose_k import TunedK
     from specmon.core.bench.lanes import BenchLane
     from specmon.core.bench.pairs import Measured, Plan
-    from specmon.core.bench.report import DeviceCeilings, PairedReport
+    from specmon.core.bench.report import PairedReport
     from specmon.core.engine.messages import LaneConfig
     from specmon.core.events import Header
     from specmon.tui.commands.bench_engine import BenchEngine
@@ -217,6 +217,7 @@ def _report(wanted: Wanted, found: Found) -> PairedReport | None:
         return None
     from specmon.core.bench.provenance import of_engine
     from specmon.core.bench.verdicts import paired_report
+    from specmon.tui.commands.bench_engine import device_ceilings
 
     return paired_report(
         found.measured,
@@ -225,23 +226,9 @@ def _report(wanted: Wanted, found: Found) -> PairedReport | None:
         plan=wanted.plan,
         command=shlex.join(["specmon", *sys.argv[1:]]),
         provenance=of_engine(found.header),
-        devices=_ceilings(found.header),
+        devices=device_ceilings(found.header),
         ceiling_source=found.header.ceiling_source,
         seed=wanted.seed,
-    )
-
-
-def _ceilings(header: Header) -> tuple[DeviceCeilings, ...]:
-    """Each device's read ceiling as the engine measured it at the start, and its copy ceiling, measured now."""
-    from specmon.core.bench.report import DeviceCeilings
-    from specmon.core.ceilings import cuda_uuids, measure_copies
-    from specmon.core.hardware import survey
-
-    names = tuple(device.name for device in header.devices)
-    copies = measure_copies(names, survey(cuda_uuids()))
-    return tuple(
-        DeviceCeilings(name=d.name, model=d.model, read=d.read_ceiling, copy=copies[d.name])
-        for d in header.devices
     )
 
 
