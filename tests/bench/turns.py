@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from specmon.core.bench.prompts import BenchPrompt
 from specmon.core.engine.messages import Request
-from specmon.core.events import DeviceInfo, Lane, Prefill, Round, Turn, TurnEnd
+from specmon.core.events import DeviceInfo, Lane, Prefill, Round, Span, Turn, TurnEnd
 from specmon.core.metrics.turn import TurnMetrics
 
 MS = 1_000_000
@@ -87,3 +89,40 @@ class FakeLanes:
             return make_turn((1,))
         turn: TurnMetrics = self._turns(lane, text)
         return turn
+
+
+def timed_turn(
+    decoder: str,
+    draft_len: int = 0,
+    tokens: Sequence[int] = tuple(range(13)),
+    *,
+    draft_ms: float = 0.25,
+    verify_ms: float = 1.0,
+    branch_ms: float = 0.5,
+    sync_ms: float = 0.25,
+    other_ms: float = 0.25,
+    devices: tuple[str, ...] = ("cuda:0", "cuda:1"),
+) -> TurnMetrics:
+    """`make_turn` whose rounds have spans: `draft_ms` a token, and `other_ms` after verification; SSD hits every time."""
+    plain = make_turn(tokens, draft_len=draft_len, decoder=decoder, devices=devices)
+    turn = TurnMetrics(plain.turn, plain.lane, (CPU,) * len(devices))
+    assert plain.prefill is not None
+    assert plain.end is not None
+    turn.feed_prefill(plain.prefill)
+    now, ssd, apart = plain.prefill.t, decoder == "ssd", len(devices) - 1
+    for round_ in plain.rounds:
+        t0, spans = now, []
+        if ssd and round_.index:
+            now += int(sync_ms * MS)
+        elif draft_len:
+            now += int(draft_len * draft_ms * MS)
+            spans.append(Span(apart, "draft", "draft", t0, now, round_.index))
+        spans.append(Span(0, "main", "verify", now, now + int(verify_ms * MS), round_.index))
+        if ssd:
+            end = now + int(branch_ms * MS)
+            spans.append(Span(apart, "draft", "branch_draft", now, end, round_.index + 1))
+        now += int((verify_ms + other_ms) * MS)
+        hit = 0 if ssd and round_.index + 1 < plain.n_rounds else None
+        turn.feed_round(msgspec.structs.replace(round_, t=now, t0=t0, t1=now, spans=tuple(spans), hit=hit))
+    turn.feed_end(plain.end)
+    return turn

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import typer
 
+from specmon.tui.commands.bench_draft_len import draft_len
 from specmon.tui.commands.bench_paired import paired
 from specmon.tui.commands.bench_profile import profile
 
 app = typer.Typer(
     name="bench",
-    help="Measure: configurations against each other, and where a pass spends its time.",
+    help="Measure: configurations against each other, speed by draft_len, and where a pass spends its time.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 app.command("paired")(paired)
+app.command("draft-len")(draft_len)
 app.command("profile")(profile)

@@ -1,0 +1,104 @@
+"""`bench draft-len` for people: the report as Markdown."""
+
+from __future__ import annotations
+
+from specmon.core.bench.draft_len import DraftLenRow
+from specmon.core.bench.draft_len_report import Comparison, DraftLenReport, Stage
+from specmon.core.bench.markdown import NONE, ceilings, count, number, origin, plain, table, times
+from specmon.core.bench.statistics import RESAMPLES
+
+_HEAD = ["", "τ", "α", "hit rate", "t_d", "t_v", "t_branch", "t_sync", "round", "predicted"]
+_HEAD += ["tok/s", "predicted", "÷ AR", "measured ÷ predicted"]
+
+
+def markdown(report: DraftLenReport) -> str:
+    """What was found first, then the tables of both stages, and how it was measured."""
+    parts = [_title(report), _found(report), _stage("Sweep", report.sweep)]
+    if report.evaluation is not None:
+        parts.append(_stage("Evaluation", report.evaluation))
+    parts.append(_method(report))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _title(report: DraftLenReport) -> str:
+    target = f"{report.config.target} with {report.drafter or 'no draft'}"
+    lines = [f"# Draft length: {target}, {report.recipe}, {report.backend}"]
+    for stage in report.stages:
+        if stage.interrupted:
+            done = f"{stage.n_requests} of {stage.n_planned} requests"
+            lines.append(f"**Interrupted after {done}: the figures rest on those.**")
+    lines += [f"**{fault}**" for fault in report.faults]
+    return "\n\n".join(lines)
+
+
+def _found(report: DraftLenReport) -> str:
+    lines = [
+        f"- {best.decoder.upper()} is fastest at K {best.measured}"
+        f" (its parts predict K {best.predicted or NONE})."
+        for best in report.summary.best
+    ]
+    if report.summary.evaluation is not None:
+        lines.append(f"- {_ratio(report.summary.evaluation)}.")
+    elif report.summary.sweep is not None:
+        lines.append(f"- {_ratio(report.summary.sweep)}, on the prompts that K was chosen on.")
+    return "\n".join(lines)
+
+
+def _ratio(found: Comparison) -> str:
+    return (
+        f"SSD K{found.ssd_draft_len} over SD K{found.sd_draft_len}: {times(found.measured)}, "
+        f"predicted {_times(found.predicted)}, measured ÷ predicted {plain(found.measured_over_predicted, 3)}"
+    )
+
+
+def _times(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}×"
+
+
+def _stage(name: str, stage: Stage) -> str:
+    prompts = ", ".join(stage.prompts)
+    return f"## {name}: {prompts}\n\n{table(_HEAD, [_row(row) for row in stage.rows])}"
+
+
+def _row(row: DraftLenRow) -> list[str]:
+    return [
+        row.label,
+        plain(row.tokens_per_round, 2),
+        plain(row.acceptance_rate, 3),
+        plain(row.branch_hit_rate, 2),
+        *(
+            _number(ms)
+            for ms in (
+                row.t_d_ms,
+                row.t_v_ms,
+                row.t_branch_ms,
+                row.t_sync_ms,
+                row.round_ms,
+                row.predicted_round_ms,
+                row.tokens_per_s,
+                row.predicted_tokens_per_s,
+            )
+        ),
+        "tokens differ" if row.equal is False else times(row.over_ar),
+        plain(row.measured_over_predicted, 3),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else number(value)
+
+
+def _method(report: DraftLenReport) -> str:
+    method = (
+        f"{count(report.repeats, 'repeat')}, greedy, up to {report.max_new_tokens} tokens, each prompt prefilled from its "
+        "first token, in an order that rotates; a warm-up before is not counted. Tokens are compared with AR's before any "
+        "time counts. Times are ms, means over all rounds. Predicted round, from the parts in its row: AR t_v; SD K·t_d + "
+        "t_v; SSD max(t_v, t_branch) + (1 − hit rate)·K·t_d + t_sync. t_sync: of rounds that a branch drafted, the time "
+        "from the outcome to the start of verification, less branch drafting in it. Measured ÷ predicted is of tok/s. "
+        "÷ AR and SSD over SD: median of the ratios of single requests with its 95 % interval "
+        f"({RESAMPLES:,} resamples of prompts and of requests within them, seed {report.bootstrap_seed}); predicted it is "
+        "the highest predicted tok/s of SSD ÷ the highest of SD."
+    )
+    measured = [ceilings(device) for device in report.devices]
+    measured.append(f"Ceilings: {report.ceiling_source or NONE}")
+    return method + "\n\n" + origin(report.command, report.provenance, measured)
