@@ -123,10 +123,13 @@ def _cache(config: ModelConfig, recipe: Recipe) -> KvCache:
 
 
 def _settle(n_tokens: int) -> None:
-    """What a turn launches beside its models, on tensors without values: a draw, acceptance, the time."""
+    """What a turn launches beside its models, on tensors without values: a draw, acceptance, a round's end, the time."""
     from specmon.kernels.accept.launch import Accepted, accept_chain, accept_tree
     from specmon.kernels.clock.pong import pong_kernel
+    from specmon.kernels.relay.board import TOTAL
+    from specmon.kernels.relay.launch import Relay
     from specmon.kernels.sample.launch import Sampler
+    from specmon.kernels.stream.winners import WORDS
 
     def empty(dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.empty(*shape, dtype=dtype, device="meta")
@@ -139,4 +142,7 @@ def _settle(n_tokens: int) -> None:
         sampler(logits, nodes, tokens, empty(torch.float32, MAX_ROWS), n_rows)
     accept_chain(tokens, tokens, length, length, out)
     accept_tree(nodes, tokens, tokens, length, length, out)
+    relay = Relay(empty(torch.int64, TOTAL), meta)
+    for draft_len in (1, MAX_ROWS - 1):
+        relay.settle(empty(torch.int64, WORDS), draft_len)
     pong_kernel[(1,)](length, tokens, N=8, PATIENCE=200_000, num_warps=1)

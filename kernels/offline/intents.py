@@ -51,5 +51,6 @@ INTENTS: dict[str, Intent] = {
     "drawn_kernel": Intent(),
     "accept_chain_kernel": Intent(),
     "accept_tree_kernel": Intent(),
+    "settle_kernel": Intent(),
     "pong_kernel": Intent(hot=False),
 }

@@ -1,0 +1,39 @@
+"""What settling a round comes to, in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settlement:
+    """How a round ended. `tokens`: the next round's, the pending one first; None where generation is over."""
+
+    accepted_len: int
+    emitted: tuple[int, ...]
+    tokens: tuple[int, ...] | None
+
+
+def settle(
+    draft: Sequence[int],
+    choices: Sequence[int],
+    branches: Mapping[tuple[int, int], Sequence[int]],
+    otherwise: Sequence[int],
+    *,
+    left: int,
+    last: Sequence[int],
+) -> Settlement:
+    """Accept the longest prefix of `draft` that `choices` [K + 1] begins with, and find the next draft.
+
+    Args:
+        branches: drafts by outcome (accepted_len, bonus). otherwise: the draft made where there is none for it.
+        left: tokens that may still be emitted. last: tokens that end generation.
+    """
+    agrees = (d == c for d, c in zip(draft, choices, strict=False))
+    accepted_len = next((i for i, same in enumerate(agrees) if not same), len(draft))
+    emitted = tuple(choices[: accepted_len + 1])
+    if left <= len(emitted) or set(emitted) & set(last):
+        return Settlement(accepted_len=accepted_len, emitted=emitted, tokens=None)
+    following = branches.get((accepted_len, emitted[-1]), otherwise)
+    return Settlement(accepted_len=accepted_len, emitted=emitted, tokens=(emitted[-1], *following))
