@@ -113,19 +113,36 @@ class TinyModels:
         name = "-".join(["eagle3", family, *(f"{k}{v}" for k, v in changes.items())])
         return self._once(name, lambda folder: self._save_eagle3(folder, family, changes))
 
-    def variant(self, folder: Path, name: str, **changes: Any) -> Path:
-        """A copy of `folder` with other values in its config.json."""
+    def variant(
+        self, folder: Path, name: str, edit: Callable[[Path], None] = lambda copy: None, **changes: Any
+    ) -> Path:
+        """A copy of `folder` with other values in its config.json; `edit` changes what else it wants to."""
 
         def build(copy: Path) -> None:
             shutil.copytree(folder, copy, dirs_exist_ok=True)
             path = copy / "config.json"
             path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+            edit(copy)
 
         return self._once(f"{folder.name}-{name}", build)
 
     def with_eos(self, folder: Path, *eos_ids: int) -> Path:
         """A copy of `folder` whose turns end at any of `eos_ids`."""
         return self.variant(folder, f"eos{'-'.join(map(str, eos_ids))}", eos_token_id=list(eos_ids))
+
+    def padded(self, folder: Path, n_rows: int) -> Path:
+        """A copy of `folder` with `n_rows` vocabulary rows: cut, or with more that would win most choices."""
+
+        def build(copy: Path) -> None:
+            weights = load_file(copy / "model.safetensors")
+            torch.manual_seed(9)
+            for name in ("model.embed_tokens.weight", "lm_head.weight"):
+                table = weights[name]
+                more = 3 * torch.randn(max(0, n_rows - len(table)), table.shape[1])
+                weights[name] = torch.cat([table, more])[:n_rows].clone()
+            save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+
+        return self.variant(folder, f"{n_rows}-rows", build, vocab_size=n_rows)
 
     def with_words(self, folder: Path) -> Path:
         """A copy of `folder` whose text is ids in words ("t5 t17"), so that any text gives back its tokens."""

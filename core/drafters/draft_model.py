@@ -1,9 +1,11 @@
-"""An independent draft model: a smaller model with the target's vocabulary.
+"""An independent draft model: a smaller model with the target's vocabulary, or the first rows of it.
 
 Source: Leviathan et al. 2023; Chen et al. 2023.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,7 +21,10 @@ from specmon.core.models.transformer import Transformer
 
 
 class DraftModelStepper:
-    """Steps a draft model on its own KV cache."""
+    """Steps a draft model on its own KV cache.
+
+    A target's token past the rows of its vocabulary is fed as the last of them.
+    """
 
     lag = 0
     corrects = False
@@ -28,6 +33,7 @@ class DraftModelStepper:
         self.model = model
         self.kv = kv
         self._passes = passes
+        self._last_row = model.config.vocab_size - 1
         self.info = DrafterInfo(
             kind="draft_model",
             label=label,
@@ -59,6 +65,7 @@ class DraftModelStepper:
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
+        tokens = self._known(tokens)
         if len(tokens) <= MAX_ROWS:
             return self._rows(tokens, first)[-1:], None
         ids = torch.tensor(tokens, device=self.model.device)
@@ -72,6 +79,7 @@ class DraftModelStepper:
         self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
     ) -> Line:
         """Append confirmed tokens and propose `count` after them: one chain, read from the device once."""
+        tokens = self._known(tokens)
         if len(tokens) > MAX_ROWS:
             self.feed(tokens[:-1], first, None)
             tokens, first = tokens[-1:], first + len(tokens) - 1
@@ -89,6 +97,7 @@ class DraftModelStepper:
 
     def step(self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement) -> tuple[Tensor, None]:
         """Feed one proposed token in each of R rows; logits [R, V]."""
+        ids_R = ids_R.clamp(max=self._last_row)
         if isinstance(placement, Rows):
             return self._rows(ids_R.tolist(), placement.start), None
         hidden, _ = self.model.hidden(ids_R, self.kv, placement)
@@ -98,7 +107,8 @@ class DraftModelStepper:
         """Draft `count` tokens along each branch, on a backend that does so in one piece."""
         if not self._passes.whole_branches:
             return None
-        out = self._passes.branches(starts, count)
+        known = [replace(start, token=min(start.token, self._last_row)) for start in starts]
+        out = self._passes.branches(known, count)
         return [
             Line(
                 tokens=tokens,
@@ -110,6 +120,9 @@ class DraftModelStepper:
             )
             for j, (tokens, probs) in enumerate(zip(out.tokens, out.probs, strict=True))
         ]
+
+    def _known(self, tokens: list[int]) -> list[int]:
+        return [min(token, self._last_row) for token in tokens]
 
     def _rows(self, tokens: list[int], start: int) -> Tensor:
         logits = self._passes.rows(tokens, start, (), logits=True).logits_RV

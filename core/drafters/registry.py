@@ -21,7 +21,9 @@ from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.pool import Progress, open_passes, stream, unwatched
 from specmon.core.models.recipe import draft_recipe, resolve_recipe
-from specmon.core.models.source import EMBEDDED, open_model
+from specmon.core.models.source import EMBEDDED, Source, open_model
+from specmon.core.models.tensors import TensorFile
+from specmon.core.models.vocabulary import FirstRows, same_tokens
 
 SHIPPED_DRAFT = "smollm2-draft-16m"
 SHIPPED_EAGLE3 = "smollm2-eagle3"
@@ -102,35 +104,48 @@ def _accuracy(text: str) -> float:
 def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
     recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file, spec.backend), spec.device)
-    own, wanted = source.file.config, target.file.config
+    wanted = target.file.config
     device = torch.device("cpu" if spec.device.startswith("cpu") else spec.device)
     n_slots = wanted.served_context + spec.n_scratch
-    if own.vocab_size != wanted.vocab_size:
-        raise SpecmonError(
-            f"The draft {source.label} has {own.vocab_size} tokens, the target {target.label} {wanted.vocab_size}.",
-            "Both must use the same vocabulary.",
-        )
+    file = _of_same_vocabulary(source, target)
 
     def cache(n_layers: int) -> KvCache:
-        return KvCache.of(own, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
+        return KvCache.of(file.config, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
 
-    if isinstance(source.file, HfFolder) and is_eagle3(source.file.raw_config):
+    if isinstance(file, HfFolder) and is_eagle3(file.raw_config):
         name = "model.embed_tokens.weight"
         embedding = Builder(target.file, recipe, spec.device).dense(
             name, (wanted.vocab_size, wanted.hidden_size)
         )
-        head = load_eagle3(source.file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
+        head = load_eagle3(file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
         kv = cache(1)
         drafts = stream_eagle3(head, kv, recipe, graphs=spec.graphs)
         stepper: Eagle3Stepper | DraftModelStepper = Eagle3Stepper(head, kv, source.label, drafts)
     else:
-        model = build_transformer(source.file, recipe, spec.device, max_positions=n_slots, progress=progress)
-        kv = cache(own.n_layers)
+        model = build_transformer(file, recipe, spec.device, max_positions=n_slots, progress=progress)
+        kv = cache(file.config.n_layers)
         passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
         stepper = DraftModelStepper(model, kv, passes, source.label)
     branches = spec.n_branches > 0
     stepper.warm(spec.draft_len, guesses=branches, progress=progress, n_branches=spec.n_branches)
     return ChainDrafter(stepper, branches=branches)
+
+
+def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
+    """The draft's file, with no more vocabulary rows than the target has: what it proposes is a token of the target.
+
+    Raises: SpecmonError where their tokens are not the same. A head has the target's own, so its rows must be as many.
+    """
+    own, wanted = draft.file.config.vocab_size, target.file.config.vocab_size
+    if own == wanted:
+        return draft.file
+    is_head = isinstance(draft.file, HfFolder) and is_eagle3(draft.file.raw_config)
+    if is_head or not same_tokens(draft.tokenizer(), target.tokenizer()):
+        raise SpecmonError(
+            f"The draft {draft.label} has {own} tokens, the target {target.label} {wanted}.",
+            "Both must use the same vocabulary.",
+        )
+    return draft.file if own < wanted else FirstRows(draft.file, wanted)
 
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str, Progress], Drafter]] = {

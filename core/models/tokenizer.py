@@ -39,6 +39,10 @@ class Tokenizer:
     def vocab_size(self) -> int:
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
+    def tokens(self) -> dict[int, str]:
+        """Every id it knows, and the token's name in its vocabulary."""
+        return {i: token for token, i in self.backend.get_vocab(with_added_tokens=True).items()}
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a raw prompt, with the special tokens the model puts around one."""
         return list(self.backend.encode(text).ids)

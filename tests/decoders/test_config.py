@@ -40,9 +40,10 @@ def test_numbers_a_decoder_does_not_use_are_ignored() -> None:
 
 @pytest.mark.parametrize("draft", ["wordy", "stranger-folder"])
 def test_draft_that_does_not_fit_is_refused(tiny: TinyModels, bench: Bench, draft: str) -> None:
-    name = str(tiny.variant(tiny.draft(), "wordy", vocab_size=999)) if draft == "wordy" else "/no/such/draft"
+    wordy = tiny.with_words(tiny.padded(tiny.draft(), 310))
+    name = str(wordy) if draft == "wordy" else "/no/such/draft"
 
-    with pytest.raises(SpecmonError, match=r"has 999 tokens, the target|There is no model '/no/such/draft'"):
+    with pytest.raises(SpecmonError, match=r"has 310 tokens, the target|There is no model '/no/such/draft'"):
         bench.raw_lane(tiny.target(), "sd", draft=name)
 
 

@@ -69,10 +69,30 @@ def test_scripted_needs_an_accuracy(tiny: TinyModels, accuracy: str) -> None:
         build(tiny, f"scripted:{accuracy}")
 
 
-def test_draft_of_another_vocabulary_is_refused(tiny: TinyModels) -> None:
+@pytest.mark.parametrize("n_rows", [290, 310])
+def test_draft_of_another_vocabulary_is_refused(tiny: TinyModels, n_rows: int) -> None:
+    other = tiny.with_words(tiny.padded(tiny.draft(), n_rows))
+
+    with pytest.raises(SpecmonError, match=rf"has {n_rows} tokens, the target .* {tiny.vocab_size}\."):
+        build(tiny, other)
+
+
+def test_draft_of_the_same_tokens_may_have_other_rows(tiny: TinyModels) -> None:
+    whole = build(tiny, tiny.draft()).info.weight_bytes
+
+    assert build(tiny, tiny.padded(tiny.draft(), 310)).info.weight_bytes == whole  # cut to the target's
+    assert build(tiny, tiny.padded(tiny.draft(), 290)).info.weight_bytes < whole
+
+
+def test_head_for_another_vocabulary_is_refused(tiny: TinyModels) -> None:
+    with pytest.raises(SpecmonError, match=rf"has 310 tokens, the target .* {tiny.vocab_size}\."):
+        build(tiny, tiny.eagle3(vocab_size=310))
+
+
+def test_draft_whose_tables_are_not_what_it_says_is_refused(tiny: TinyModels) -> None:
     other = tiny.variant(tiny.draft(), "wordy", vocab_size=999)
 
-    with pytest.raises(SpecmonError, match=rf"has 999 tokens, the target .* {tiny.vocab_size}\."):
+    with pytest.raises(SpecmonError, match="with 300 rows where its configuration says 999"):
         build(tiny, other)
 
 
