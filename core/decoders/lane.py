@@ -78,7 +78,10 @@ class DecodeLane:
         if self.config.decoder == "ssd" and len(self._devices) == 1:
             notes.append("SSD on one device prepares branches before each verification: nothing overlaps.")
         if self._link and self._link.info.kind == "scripted":
-            notes.append("The scripted drafter knows the text: acceptance is chosen, not measured.")
+            label = self._link.info.label
+            notes.append(
+                f"The draft is {label}: it knows the text, acceptance and hits are chosen, not measured."
+            )
         if not self.config.graphs:
             without = "no pass is captured" if self._loaded.streamed else "this backend captures none anyway"
             notes.append(f"CUDA graphs are off: {without}.")

@@ -66,6 +66,13 @@ class ChainDrafter:
     def prepare(
         self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
     ) -> list[Prepared]:
+        return self.draft_branches(self.guess(fan_out, arrived), draft_len, clock, arrived)
+
+    def guess(self, fan_out: tuple[int, ...], arrived: Arrived) -> list[Guess]:
+        """The first half of `prepare`: feed the last proposal's end, and name its likely outcomes.
+
+        Returns: none where the outcome is there already.
+        """
         if not self._branches:
             raise ValueError("this drafter keeps nothing to start branches from")
         line = self._line
@@ -73,10 +80,39 @@ class ChainDrafter:
             line.logits[0], line.carries[0] = self._feed_confirmed()
         if len(line.logits) == len(line.tokens):
             self._count_pass(feed_last(self.stepper, line, len(self._context)) + 1)
-        if arrived() is not None:
+        return [] if arrived() is not None else likely_outcomes(self.stepper, line, fan_out)
+
+    def draft_branches(
+        self, guesses: list[Guess], draft_len: int, clock: Callable[[], int], arrived: Arrived
+    ) -> list[Prepared]:
+        """The second half of `prepare`: a branch for each guess, of different (accepted_len, bonus)."""
+        if not guesses:
             return []
-        guesses = likely_outcomes(self.stepper, self._line, fan_out)
-        return self._draft_branches(guesses, draft_len, clock, arrived) if guesses else []
+        batch = BranchBatch(
+            self.stepper, self._line, guesses, n_context=len(self._context), draft_len=draft_len
+        )
+        passes = batch.at_once(draft_len)  # to its end, whatever arrives meanwhile
+        if passes is not None:
+            for kv_positions, launches in passes:
+                self._count_pass(kv_positions, launches=launches)
+        finished = passes is not None or self._step_branches(batch, draft_len, arrived)
+        ready_at = clock() if finished else None
+        self._branch_lines = batch.lines if finished else {}
+        return [
+            Prepared(
+                accepted_len=g.accepted_len,
+                bonus=g.bonus,
+                rank=g.rank,
+                probability=g.probability,
+                proposal=self._branch_lines[g.key][0].proposal() if g.key in self._branch_lines else None,
+                ready_at=ready_at if g.key in self._branch_lines else None,
+            )
+            for g in guesses
+        ]
+
+    def stand_for(self, tokens: tuple[int, ...]) -> None:
+        """Let the last proposal be `tokens`, as many as were drafted; its slots and logits stay those of its own."""
+        self._line.tokens = list(tokens)
 
     def commit(self, outcome: Outcome) -> None:
         self._confirm(outcome)
@@ -140,31 +176,6 @@ class ChainDrafter:
             kv_bytes=kv_positions * self.info.kv_bytes_per_token,
             launches=launches,
         )
-
-    def _draft_branches(
-        self, guesses: list[Guess], draft_len: int, clock: Callable[[], int], arrived: Arrived
-    ) -> list[Prepared]:
-        batch = BranchBatch(
-            self.stepper, self._line, guesses, n_context=len(self._context), draft_len=draft_len
-        )
-        passes = batch.at_once(draft_len)  # to its end, whatever arrives meanwhile
-        if passes is not None:
-            for kv_positions, launches in passes:
-                self._count_pass(kv_positions, launches=launches)
-        finished = passes is not None or self._step_branches(batch, draft_len, arrived)
-        ready_at = clock() if finished else None
-        self._branch_lines = batch.lines if finished else {}
-        return [
-            Prepared(
-                accepted_len=g.accepted_len,
-                bonus=g.bonus,
-                rank=g.rank,
-                probability=g.probability,
-                proposal=self._branch_lines[g.key][0].proposal() if g.key in self._branch_lines else None,
-                ready_at=ready_at if g.key in self._branch_lines else None,
-            )
-            for g in guesses
-        ]
 
     def _step_branches(self, batch: BranchBatch, draft_len: int, arrived: Arrived) -> bool:
         """Draft branches step by step, the outcome's alone once it has arrived; False where there is none for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.drafters.eagle3 import Eagle3Stepper, is_eagle3, load_eagle3, stream_eagle3
 from specmon.core.drafters.ngram import NgramDrafter
+from specmon.core.drafters.script_words import parse_script
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
@@ -83,25 +84,23 @@ def _build_ngram(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
 
 
 def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
-    alpha = _accuracy(rest)
+    script = parse_script(rest)
+    plan = AccuracyPlan(script.alpha, coverage=script.coverage, seed=spec.seed)
     target = open_model(spec.target, spec.cache_dir)
-    plan = AccuracyPlan(alpha, seed=spec.seed)
-    return ScriptedDrafter(plan, target.file.config.vocab_size, label=f"scripted α={alpha:g}")
+    label, inner = script.label, None
+    if script.model is not None:
+        name = resolve_name(script.model, spec.target)
+        if name.partition(":")[0] in _BY_KIND:
+            raise UsageError(
+                f"scripted:{rest} names {name} after the @, which is no model.",
+                "Give one as --draft takes it.",
+            )
+        inner = _build_model(replace(spec, name=name), "", progress)
+        label += f" + {inner.info.label}"
+    return ScriptedDrafter(plan, target.file.config.vocab_size, label=label, inner=inner)
 
 
-def _accuracy(text: str) -> float:
-    try:
-        alpha = float(text)
-    except ValueError:
-        alpha = -1.0
-    if not 0 <= alpha <= 1:
-        raise UsageError(
-            f"scripted:{text} gives no accuracy.", "Write one from 0 to 1, such as scripted:0.78."
-        )
-    return alpha
-
-
-def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
+def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDrafter:
     source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
     recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file, spec.backend), spec.device)
     wanted = target.file.config

@@ -1,154 +1,179 @@
 """Scripted drafter: knows the true continuation and proposes it with a chosen accuracy.
 
 For calibration on targets nothing accepts for, and to force every pattern of acceptance, hit and miss in tests. Always
-labelled. What the target does with the proposal is real.
+labelled. What the target does with the proposal is real. With a model inside, so is the draft device's work: the model
+drafts, prepares and adopts branches for the outcomes the script names, and only its tokens are replaced.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from torch import Tensor
 
-from specmon.core.drafters.base import Arrived, Drafter, DrafterInfo, Outcome, Prepared, Proposal, Work
+from specmon.core.drafters.base import Arrived, DrafterInfo, Outcome, Prepared, Proposal, Work
+from specmon.core.drafters.chain import ChainDrafter
+from specmon.core.drafters.script_words import Coverage
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one draft is to be: its first `accepted` tokens right and the next wrong; whether the outcome has a branch."""
+    """What one draft is to be: its first `accepted` tokens right and the next wrong.
+
+    `covered`: whether the bonus is among the guesses that branches are for, as the one of `rank`.
+    """
 
     accepted: int
     covered: bool
+    rank: int = 1
 
 
 class Plan(Protocol):
-    """Decides each draft in turn."""
+    """Decides the draft of each round."""
 
-    def next(self, draft_len: int) -> Step: ...
+    def step(self, round_index: int, draft_len: int) -> Step:
+        """Of a draft of `draft_len` tokens; the same whenever the round is asked for, but for what is cut off it."""
+        ...
 
 
 class PatternPlan:
     """Repeats a list of steps (tests force every pattern with it)."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps, self._at = list(steps), 0
+        self._steps = list(steps)
 
-    def next(self, draft_len: int) -> Step:
-        step = self._steps[self._at % len(self._steps)]
-        self._at += 1
-        return step
+    def step(self, round_index: int, draft_len: int) -> Step:
+        step = self._steps[round_index % len(self._steps)]
+        return replace(step, accepted=min(step.accepted, draft_len))
 
 
 class AccuracyPlan:
-    """Each position is right with probability `alpha`; the outcome has a branch with probability `coverage`."""
+    """Each position is right with probability `alpha`; the bonus is a guess of the draft as `coverage` says.
 
-    def __init__(self, alpha: float, *, coverage: float = 0.6, seed: int = 0) -> None:
-        self._alpha, self._coverage, self._random = alpha, coverage, random.Random(seed)
+    Draws depend on the seed and the round alone.
+    """
 
-    def next(self, draft_len: int) -> Step:
+    def __init__(self, alpha: float, *, coverage: Coverage | None = None, seed: int = 0) -> None:
+        self._alpha, self._coverage, self._seed = alpha, coverage or Coverage(), seed
+
+    def step(self, round_index: int, draft_len: int) -> Step:
+        draws = random.Random(f"{self._seed} {round_index}")
+        rank = self._coverage.rank(draws.random())
         accepted = 0
-        while accepted < draft_len and self._random.random() < self._alpha:
+        while accepted < draft_len and draws.random() < self._alpha:
             accepted += 1
-        return Step(accepted, self._random.random() < self._coverage)
+        return Step(accepted, covered=False) if rank is None else Step(accepted, covered=True, rank=rank)
 
 
 class ScriptedDrafter:
     """Proposes `truth` (set with `script`) as its plan says.
 
     Args:
-        vocab_size: wrong tokens are the true one plus one, modulo this.
-        inner: a real drafter that works beside the script (its proposals are dropped), so that time is spent.
+        vocab_size: wrong tokens are the true one plus one or more, modulo this.
+        inner: a model that works beside the script: its tokens are replaced, its work is done.
     """
 
-    def __init__(self, plan: Plan, vocab_size: int, *, label: str, inner: Drafter | None = None) -> None:
+    def __init__(self, plan: Plan, vocab_size: int, *, label: str, inner: ChainDrafter | None = None) -> None:
         self._plan, self._vocab, self._inner = plan, vocab_size, inner
-        own = inner.info if inner else DrafterInfo(kind="scripted", label=label)
-        self.info = DrafterInfo(
-            kind="scripted",
-            label=label,
-            tap_layers=own.tap_layers,
-            weight_bytes=own.weight_bytes,
-            kv_bytes_per_token=own.kv_bytes_per_token,
+        self.info = (
+            replace(inner.info, kind="scripted", label=label)
+            if inner
+            else DrafterInfo(kind="scripted", label=label)
         )
         self._truth: list[int] = []
         self._n = 0  # context length
-        self._step = Step(0, False)  # of the last proposal
-        self._next: Step | None = None  # decided ahead, for the branches of the last proposal
-        self._proposal = Proposal(tokens=())
-        self._inner_drafted = False
+        self._round = 0  # of this drafter's life: what the plan is asked for
 
     def script(self, truth: list[int]) -> None:
         """The whole text's token ids, prompt included."""
         self._truth = list(truth)
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
-        self._n, self._next = len(tokens), None
+        self._n = len(tokens)
         if self._inner:
             self._inner.begin(tokens, features_NF, first)
 
     def draft(self, draft_len: int) -> Proposal:
-        self._draft_inner(draft_len)
-        self._step, self._next = self._next or self._plan.next(draft_len), None
-        self._proposal = self._propose(self._step, self._n, draft_len)
-        return self._proposal
+        tokens = self._tokens(self._plan.step(self._round, draft_len), self._n, draft_len)
+        if self._inner is None:
+            return Proposal(tokens=tokens)
+        theirs = self._inner.draft(draft_len)
+        self._inner.stand_for(tokens)
+        return Proposal(tokens=tokens, features=theirs.features)
 
     def prepare(
         self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
     ) -> list[Prepared]:
-        self._draft_inner(draft_len)
-        if self._inner:
-            self._inner.prepare(fan_out, draft_len, clock, arrived)
-        self._next = self._next or self._plan.next(draft_len)
-        branches = []
-        for accepted_len, width in enumerate(fan_out[: len(self._proposal.tokens) + 1]):
-            true = self._true(self._n + accepted_len)
-            right = accepted_len == self._step.accepted and self._step.covered
-            first = [true] if right else [(true + 2) % self._vocab]
-            bonuses = first + [(true + 3 + rank) % self._vocab for rank in range(1, width)]
-            for rank, bonus in enumerate(bonuses[:width], start=1):
-                proposal = self._propose(self._next, self._n + accepted_len + 1, draft_len)
-                branches.append(
-                    Prepared(
-                        accepted_len=accepted_len,
-                        bonus=bonus,
-                        rank=rank,
-                        probability=None,
-                        proposal=proposal,
-                        ready_at=clock(),
-                    )
-                )
-        return branches
+        step = self._plan.step(self._round, len(fan_out) - 1)
+        if self._inner is None:
+            branches = self._unworked(step, fan_out, clock)
+        else:
+            guesses = [
+                replace(guess, bonus=self._bonus(step, guess.accepted_len, guess.rank))
+                for guess in self._inner.guess(fan_out, arrived)
+            ]
+            branches = self._inner.draft_branches(guesses, draft_len, clock, arrived)
+        after = self._plan.step(self._round + 1, draft_len)
+        return [self._filled(branch, after, draft_len) for branch in branches]
 
     def commit(self, outcome: Outcome) -> None:
-        self._n += outcome.accepted_len + 1
-        self._proposal = Proposal(tokens=())
         if self._inner:
             self._inner.commit(outcome)
-            self._inner_drafted = False
+        self._go_on(outcome)
 
     def adopt(self, outcome: Outcome, branch: Prepared) -> None:
-        self.commit(outcome)
         assert branch.proposal is not None
-        assert self._next is not None
-        self._step, self._next, self._proposal = self._next, None, branch.proposal
+        if self._inner:
+            self._inner.adopt(outcome, branch)
+            self._inner.stand_for(branch.proposal.tokens)
+        self._go_on(outcome)
 
     def take_work(self) -> Work:
         return self._inner.take_work() if self._inner else Work()
 
-    def _draft_inner(self, draft_len: int) -> None:
-        if self._inner and not self._inner_drafted:
-            self._inner.draft(draft_len)
-            self._inner_drafted = True
+    def _go_on(self, outcome: Outcome) -> None:
+        self._n += outcome.accepted_len + 1
+        self._round += 1
 
     def _true(self, position: int) -> int:
         return self._truth[position] if position < len(self._truth) else 0
 
-    def _propose(self, step: Step, position: int, draft_len: int) -> Proposal:
+    def _tokens(self, step: Step, position: int, draft_len: int) -> tuple[int, ...]:
         """`step.accepted` true tokens, then one that is wrong, then true ones again (which cannot be reached)."""
         tokens = [self._true(position + i) for i in range(draft_len)]
         if step.accepted < draft_len:
             tokens[step.accepted] = (tokens[step.accepted] + 1) % self._vocab
-        return Proposal(tokens=tuple(tokens))
+        return tuple(tokens)
+
+    def _bonus(self, step: Step, accepted_len: int, rank: int) -> int:
+        """The guess of `rank`: the true bonus where the step says so, else neither that nor what is proposed there."""
+        true = self._true(self._n + accepted_len)
+        if step.covered and (accepted_len, rank) == (step.accepted, step.rank):
+            return true
+        return (true + 1 + rank) % self._vocab
+
+    def _unworked(self, step: Step, fan_out: tuple[int, ...], clock: Callable[[], int]) -> list[Prepared]:
+        """Branches that no model works for."""
+        return [
+            Prepared(
+                accepted_len=accepted_len,
+                bonus=self._bonus(step, accepted_len, rank),
+                rank=rank,
+                probability=None,
+                proposal=Proposal(tokens=()),
+                ready_at=clock(),
+            )
+            for accepted_len, width in enumerate(fan_out)
+            for rank in range(1, width + 1)
+        ]
+
+    def _filled(self, branch: Prepared, after: Step, draft_len: int) -> Prepared:
+        """The branch with the script's tokens; it stays without a proposal where its work was cut short."""
+        proposal = branch.proposal
+        if proposal is not None:
+            tokens = self._tokens(after, self._n + branch.accepted_len + 1, draft_len)
+            proposal = Proposal(tokens=tokens, features=proposal.features)
+        return replace(branch, probability=None, proposal=proposal)

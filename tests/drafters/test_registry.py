@@ -47,7 +47,7 @@ def test_no_head_ships_for_other_targets() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "label"),
-    [("ngram", "ngram", "n-gram"), ("scripted:0.78", "scripted", "scripted α=0.78")],
+    [("ngram", "ngram", "n-gram"), ("scripted:0.78", "scripted", "scripted α=0.78 (0.6/0.72/0.8)")],
 )
 def test_model_free_drafters_say_what_they_are(tiny: TinyModels, name: str, kind: str, label: str) -> None:
     info = build(tiny, name).info
@@ -99,3 +99,16 @@ def test_draft_whose_tables_are_not_what_it_says_is_refused(tiny: TinyModels) ->
 def test_draft_that_is_nowhere_is_refused(tiny: TinyModels, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no model"):
         build(tiny, tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("model", ["ngram", "scripted:0.5", "auto"])
+def test_script_takes_no_drafter_that_is_no_model(tiny: TinyModels, model: str) -> None:
+    with pytest.raises(UsageError, match="after the @, which is no model"):
+        build(tiny, f"scripted:0.78@{model}")
+
+
+def test_script_with_a_model_counts_its_bytes(tiny: TinyModels) -> None:
+    inner, info = build(tiny, tiny.draft()).info, build(tiny, f"scripted:0.78@{tiny.draft()}").info
+
+    assert (info.kind, info.label) == ("scripted", f"scripted α=0.78 (0.6/0.72/0.8) + {inner.label}")
+    assert (info.weight_bytes, info.kv_bytes_per_token) == (inner.weight_bytes, inner.kv_bytes_per_token)

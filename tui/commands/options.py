@@ -22,7 +22,10 @@ Target = Annotated[
 ]
 Draft = Annotated[
     str,
-    typer.Option(metavar="MODEL", help="Like --target; or eagle3, ngram, scripted:0.78, or auto."),
+    typer.Option(
+        metavar="MODEL",
+        help="Like --target; or auto, eagle3, ngram, or scripted:ALPHA[:coverage=C1/C2/C4][@MODEL].",
+    ),
 ]
 DecoderName = Annotated[str, typer.Option("--decoder", metavar="ar|sd|ssd", help="How to decode.")]
 DraftLen = Annotated[int, typer.Option(metavar="K", help="Tokens proposed in a round.")]
