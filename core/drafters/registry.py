@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
 
 import torch
 
 from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
-from specmon.core.drafters.eagle3 import Eagle3Stepper, is_eagle3, load_eagle3, stream_eagle3
+from specmon.core.drafters.eagle3 import Eagle3Stepper, HeadFile, is_eagle3, load_eagle3, stream_eagle3
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.script_words import parse_script
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
@@ -21,6 +22,7 @@ from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.pool import Progress, open_passes, stream, unwatched
+from specmon.core.models.random_weights import RandomHead
 from specmon.core.models.recipe import draft_recipe, resolve_recipe
 from specmon.core.models.source import EMBEDDED, Source, open_model
 from specmon.core.models.tensors import TensorFile
@@ -111,7 +113,7 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     def cache(n_layers: int) -> KvCache:
         return KvCache.of(file.config, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
 
-    if isinstance(file, HfFolder) and is_eagle3(file.raw_config):
+    if _is_head(file):
         name = "model.embed_tokens.weight"
         embedding = Builder(target.file, recipe, spec.device).dense(
             name, (wanted.vocab_size, wanted.hidden_size)
@@ -138,13 +140,16 @@ def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
     own, wanted = draft.file.config.vocab_size, target.file.config.vocab_size
     if own == wanted:
         return draft.file
-    is_head = isinstance(draft.file, HfFolder) and is_eagle3(draft.file.raw_config)
-    if is_head or not same_tokens(draft.tokenizer(), target.tokenizer()):
+    if _is_head(draft.file) or not same_tokens(draft.tokenizer(), target.tokenizer()):
         raise SpecmonError(
             f"The draft {draft.label} has {own} tokens, the target {target.label} {wanted}.",
             "Both must use the same vocabulary.",
         )
     return draft.file if own < wanted else FirstRows(draft.file, wanted)
+
+
+def _is_head(file: TensorFile) -> TypeGuard[HeadFile]:
+    return isinstance(file, HfFolder | RandomHead) and is_eagle3(file.raw_config)
 
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str, Progress], Drafter]] = {

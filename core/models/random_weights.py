@@ -58,11 +58,12 @@ SHAPES: dict[str, ModelConfig] = {
 
 #: Vocabularies of EAGLE-3 heads for targets of SHAPES, sized like published heads.
 HEADS: dict[str, int] = {"qwen2.5-7b": 32_000, "smollm2-135m": 8192}
+_HEAD = "-eagle3"
 _TAPS = 3
 _PAIRED = frozenset(f"self_attn.{p}_proj.weight" for p in "qkv")  # they read embedding and feature
 
 
-class _Random:
+class RandomTensors:
     """A `TensorFile` whose tensors are drawn when read, on the current CUDA device where there is one."""
 
     def __init__(self, where: str, config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -85,7 +86,7 @@ class _Random:
         return Stored(name=name, kind="dense", data=data)
 
 
-class RandomFile(_Random):
+class RandomFile(RandomTensors):
     """A model of a shape of SHAPES. Raises: UsageError for another."""
 
     def __init__(self, name: str) -> None:
@@ -95,19 +96,32 @@ class RandomFile(_Random):
         super().__init__(name, SHAPES[shape], tensor_shapes(SHAPES[shape]))
 
 
-class RandomHead(_Random):
-    """An EAGLE-3 head for a target of a shape of HEADS, over every other token from the first on."""
+class RandomHead(RandomTensors):
+    """An EAGLE-3 head for a target of a shape of HEADS, over every other token from the first on.
 
-    raw_config: dict[str, Any] = {}  # noqa: RUF012
+    Raises: UsageError for another.
+    """
+
+    raw_config: dict[str, Any] = {"architectures": ["LlamaForCausalLMEagle3"]}  # noqa: RUF012
 
     def __init__(self, shape: str) -> None:
+        name = f"{PREFIX}{shape}{_HEAD}"
+        if shape not in HEADS:
+            raise UsageError(f"There is no head {name!r}.", f"Choose one for {', '.join(HEADS)}.")
         config = head_config(SHAPES[shape])
-        super().__init__(f"{PREFIX}{shape}-eagle3", config, head_shapes(config, HEADS[shape]))
+        super().__init__(name, config, head_shapes(config, HEADS[shape]))
 
     def read(self, name: str) -> Stored:
         if name != "d2t":
             return super().read(name)
         return Stored(name=name, kind="dense", data=torch.arange(*self._shapes[name]))
+
+
+def random_tensors(name: str) -> RandomFile | RandomHead:
+    """Of "random:SHAPE", or "random:SHAPE-eagle3" for a head of a target of that shape. Raises: UsageError."""
+    if name.endswith(_HEAD):
+        return RandomHead(name.removeprefix(PREFIX).removesuffix(_HEAD))
+    return RandomFile(name)
 
 
 def head_config(target: ModelConfig) -> ModelConfig:

@@ -12,7 +12,7 @@ from specmon.core.models.fetch import embedded_model_path, is_fetched
 from specmon.core.models.gguf_file import GgufFile
 from specmon.core.models.gguf_tokenizer import tokenizer_from_gguf
 from specmon.core.models.hf_folder import HfFolder
-from specmon.core.models.random_weights import PREFIX, RandomFile
+from specmon.core.models.random_weights import PREFIX, RandomFile, RandomHead, RandomTensors, random_tensors
 from specmon.core.models.tokenizer import Tokenizer, tokenizer_from_folder
 
 EMBEDDED = "smollm2"
@@ -27,12 +27,12 @@ class Source:
     """A model found on this machine. `label` is what screens call it."""
 
     label: str
-    file: HfFolder | GgufFile | RandomFile
+    file: HfFolder | GgufFile | RandomFile | RandomHead
     cache_dir: Path = Path()
 
     def tokenizer(self) -> Tokenizer:
         """Raises: SpecmonError where the model brings none that can be read."""
-        if isinstance(self.file, RandomFile):
+        if isinstance(self.file, RandomTensors):
             return _borrowed_tokenizer(self.cache_dir)
         if isinstance(self.file, GgufFile):
             return tokenizer_from_gguf(self.file.fields, self.file.path, self.file.config.eos_ids)
@@ -40,7 +40,7 @@ class Source:
 
     def fingerprint(self) -> str:
         """16 hex digits of a SHA-256 over the weights' sizes and the first and last MiB of each file."""
-        if isinstance(self.file, RandomFile):
+        if isinstance(self.file, RandomTensors):
             return hashlib.sha256(self.file.where.encode()).hexdigest()[:16]
         digest = hashlib.sha256()
         for path in self._weights():
@@ -66,14 +66,14 @@ def _borrowed_tokenizer(cache_dir: Path) -> Tokenizer:
 
 
 def open_model(name: str, cache_dir: Path) -> Source:
-    """Find the model `name`: "smollm2", "random:SHAPE", a shipped drafter, a folder, a .gguf file, or a hub id.
+    """Find the model `name`: "smollm2", "random:SHAPE[-eagle3]", a shipped drafter, a folder, a .gguf file, or a hub id.
 
     Args:
         cache_dir: the folder fetched models lie below.
     Raises: UsageError where there is no such model; SpecmonError where it cannot be read.
     """
     if name.startswith(PREFIX):
-        return Source(name.removeprefix(PREFIX) + " (random)", RandomFile(name), cache_dir)
+        return Source(name.removeprefix(PREFIX) + " (random)", random_tensors(name), cache_dir)
     if name == EMBEDDED:
         if not is_fetched(cache_dir):
             raise SpecmonError(

@@ -12,11 +12,11 @@ from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_n
 from specmon.core.errors import SpecmonError, UsageError
 
 
-def build(tiny: TinyModels, name: str | Path) -> Drafter:
+def build(tiny: TinyModels, name: str | Path, *, target: str | None = None) -> Drafter:
     return build_drafter(
         DrafterSpec(
             name=str(name),
-            target=str(tiny.target()),
+            target=target or str(tiny.target()),
             recipe="fp32",
             device="cpu:0",
             draft_len=4,
@@ -112,3 +112,16 @@ def test_script_with_a_model_counts_its_bytes(tiny: TinyModels) -> None:
 
     assert (info.kind, info.label) == ("scripted", f"scripted α=0.78 (0.6/0.72/0.8) + {inner.label}")
     assert (info.weight_bytes, info.kv_bytes_per_token) == (inner.weight_bytes, inner.kv_bytes_per_token)
+
+
+def test_random_shape_has_a_head_too(tiny: TinyModels) -> None:
+    shape = "random:smollm2-135m"
+    head = build(tiny, f"scripted:0.78@{shape}-eagle3", target=shape).info
+
+    assert head.label == "scripted α=0.78 (0.6/0.72/0.8) + smollm2-135m-eagle3 (random)"
+    assert head.tap_layers == (2, 15, 27)
+
+
+def test_shape_without_a_head_is_refused(tiny: TinyModels) -> None:
+    with pytest.raises(UsageError, match=r"There is no head 'random:qwen3-0\.6b-eagle3'\. Choose one for"):
+        build(tiny, "random:qwen3-0.6b-eagle3")

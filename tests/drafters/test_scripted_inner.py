@@ -12,7 +12,9 @@ from torch import Tensor
 from specmon.core.drafters.base import Outcome, Verdict, Work
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
+from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.drafters.scripted import AccuracyPlan, PatternPlan, Plan, ScriptedDrafter, Step
+from specmon.core.models.passes import ReferencePasses
 from specmon.core.models.placement import Rows
 
 Features = Callable[[Sequence[int], int, int], Tensor]
@@ -193,6 +195,21 @@ def test_early_outcome_without_a_branch_stops_the_work(turn: Start, seen_at: int
     assert (verdict.hit, verdict.miss) == (None, "rank")
     assert all(b.proposal is None and b.ready_at is None for b in verdict.branches)
     assert verdict.work.forwards == 1 + (seen_at - 2)
+
+
+def test_branches_in_one_piece_are_the_script_s_too(new_draft_model: Make, features_of: Features) -> None:
+    stepper = new_draft_model().stepper
+    assert isinstance(stepper, DraftModelStepper)
+    passes = ReferencePasses(stepper.model, stepper.kv)
+    passes.whole_branches = True
+    inner = ChainDrafter(DraftModelStepper(stepper.model, stepper.kv, passes, "tiny"))
+    playing = Turn(inner, PatternPlan([Step(2, True, 3), Step(0, True, 5), Step(3, True, 4)]), features_of)
+
+    verdicts = [playing.round(seen_at=2)[1] for _ in range(3)]  # early, but one piece runs to its end
+
+    hits = [None if v.hit is None else v.branches[v.hit].rank for v in verdicts]
+    assert hits == [3, None, 4]
+    assert all(b.proposal is not None for v in verdicts for b in v.branches)
 
 
 def test_hit_moves_the_slots_of_its_branch(turn: Start) -> None:
