@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
-from specmon.core.drafters.base import Outcome, Verdict, Work
+from specmon.core.drafters.base import Outcome, Prepared, Work
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.draft_model import DraftModelStepper
@@ -48,6 +48,15 @@ class Fed:
         return self._stepper.step(ids_R, carry, placement)
 
 
+class Verdict(NamedTuple):
+    """What became of a round's branches."""
+
+    branches: tuple[Prepared, ...]
+    hit: int | None
+    miss: str | None
+    work: Work
+
+
 class Turn:
     """A scripted drafter at its desk, and the target's side of its rounds: whatever is true is accepted."""
 
@@ -84,16 +93,18 @@ class Turn:
             self.ready, self.work = drafted.proposal.tokens, drafted.work
         outcome = self.outcome(self.ready)
         looks = iter(range(1, 1000))
-        self.desk.prepare(
+        made = self.desk.prepare(
             fan_out, K, lambda: outcome if seen_at is not None and next(looks) >= seen_at else None
         )
-        verdict = self.desk.settle(outcome)
-        assert verdict is not None
-        self.work += verdict.work
+        settled = self.desk.settle(outcome)
+        assert settled is not None
+        self.work += settled.work
         self.n += outcome.accepted_len + 1
-        proposal = verdict.branches[verdict.hit].proposal if verdict.hit is not None else None
+        hit = made.hit(outcome)
+        proposal = made.prepared[hit].proposal if hit is not None else None
         self.ready = proposal.tokens if proposal else None
-        return outcome, verdict
+        miss = made.miss(outcome) if hit is None else None
+        return outcome, Verdict(made.prepared, hit, miss, settled.work)
 
 
 @pytest.fixture(params=["draft_model", "eagle3"])
