@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "1.1"
+SCHEMA = "1.2"
 
 Decoder = Literal["ar", "sd", "ssd"]
 SpanKind = Literal["prefill", "draft", "branch_draft", "verify", "accept", "handoff", "collective", "wait"]
@@ -92,6 +92,13 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     top_k: int = 0
 
 
+def fan_out_words(widths: tuple[int, ...], budget: int | None) -> str:
+    """A fan-out in a label: "auto:16" under a budget, else "2" for all accepted_lens or "5·4·3·2·2"."""
+    if budget is not None:
+        return f"auto:{budget}"
+    return "·".join(map(str, widths if len(set(widths)) > 1 else widths[:1]))
+
+
 class Turn(Event, frozen=True, kw_only=True, tag="Turn"):
     """One request starts."""
 
@@ -99,11 +106,17 @@ class Turn(Event, frozen=True, kw_only=True, tag="Turn"):
     prompt_tokens: int  # the whole context to prefill, template and earlier turns included
     reused_tokens: int = 0  # leading positions whose KV was kept from the turn before
     draft_len: int = 0
-    fan_out: tuple[int, ...] | None = None  # branches per accepted_len 0..K
+    fan_out: tuple[int, ...] | None = None  # branches per accepted_len 0..K; the first round's under a budget
     sampling: Sampling = Sampling()
     seed: int = 0
     max_new_tokens: int = 0
     stop_strings: tuple[str, ...] = ()
+    fan_out_budget: int | None = None  # branches a round, shared out anew each time (schema 1.2)
+
+    @property
+    def fan_out_words(self) -> str | None:
+        """The fan-out as `fan_out_words` tells it; None where there are no branches."""
+        return None if self.fan_out is None else fan_out_words(self.fan_out, self.fan_out_budget)
 
 
 class PrefillChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 DEFAULT_BUDGET = 16
+#: Branches of a round at most, auto or given: 16 passes of 16 rows. Each takes draft_len slots of the draft's KV cache.
+MAX_BRANCHES = 256
 
 _MEMORY = 0.995  # what a count is worth a round later: some 200 rounds are remembered
 _PRIOR_ROUNDS = 8.0

@@ -114,8 +114,9 @@ class DecodeLane:
             yield from self._generate(request, lane, turn, cancelled)
 
     def forget(self) -> None:
-        """Let the next turn start cold: nothing of the turn before is reused."""
+        """Let the next turn start cold: nothing of the turns before is reused, nor what the fan-out learned from them."""
         self._target.forget()
+        self._fan_outs.clear()
 
     def now(self) -> int:
         return self._clock()
@@ -176,9 +177,9 @@ class DecodeLane:
         """Start the drafter again if it died. Returns: why it could not be, for the turn to end with once it began."""
         try:
             if self._link is not None and self._link.revive():
-                self.forget()
+                self._target.forget()
         except SpecmonError as failed:
-            self.forget()
+            self._target.forget()
             return failed
         return None
 
@@ -217,6 +218,7 @@ class DecodeLane:
             seed=request.seed,
             max_new_tokens=request.max_new_tokens,
             stop_strings=request.stop_strings,
+            fan_out_budget=config.branch_budget if config.decoder == "ssd" else None,
         )
 
     def _prefill(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from specmon.core.decoders.fan_out import FanOut, Given, Learned
+from specmon.core.decoders.fan_out import MAX_BRANCHES, FanOut, Given, Learned
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
 from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
 from specmon.core.engine.messages import LaneConfig, Request
@@ -85,8 +85,10 @@ def check_config(config: LaneConfig) -> None:
     if config.decoder != "ssd":
         return
     if config.branch_budget is not None:
-        if config.branch_budget < 1:
-            raise UsageError(f"A budget of {config.branch_budget} branches cannot work.", "Choose 1 or more.")
+        if not 1 <= config.branch_budget <= MAX_BRANCHES:
+            raise UsageError(
+                f"A budget of {config.branch_budget} branches cannot work.", f"Choose 1 to {MAX_BRANCHES}."
+            )
         return
     if len(config.fan_out) not in (1, config.draft_len + 1):
         raise UsageError(
@@ -95,3 +97,8 @@ def check_config(config: LaneConfig) -> None:
         )
     if min(config.fan_out) < 0 or sum(config.fan_out) < 1:
         raise UsageError("fan_out must be 0 or more for each accepted_len, and more than 0 for one.")
+    if (total := sum(fan_out_of(config).widths())) > MAX_BRANCHES:
+        raise UsageError(
+            f"fan_out {config.fan_out_words} makes {total} branches a round for draft_len {config.draft_len}.",
+            f"Choose at most {MAX_BRANCHES} in all.",
+        )

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from specmon.core.events import Decoder, Sampling
+from specmon.core.events import Decoder, Sampling, fan_out_words
 
 
 class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,8 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fan_out_words(self) -> str:
-        """ "2", "5·4·3·2·2" or "auto 16"."""
-        if self.branch_budget is not None:
-            return f"auto {self.branch_budget}"
-        return "·".join(map(str, self.fan_out))
+        """ "2", "5·4·3·2·2" or "auto:16"."""
+        return fan_out_words(self.fan_out, self.branch_budget)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

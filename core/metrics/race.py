@@ -214,17 +214,13 @@ def _standing(
     )
 
 
-def decoder_label(turn: TurnMetrics) -> str:
-    """ "AR", "SD K4", "SSD K4 fan 5·4·3·2·2"."""
+def decoder_label(turn: TurnMetrics, *, fan_out: bool = True) -> str:
+    """ "AR", "SD K4"; with `fan_out` also "SSD K4 fan 5·4·3·2·2", "SSD K4 fan auto:16"."""
     if turn.lane.decoder == "ar":
         return "AR"
     label = f"{turn.lane.decoder.upper()} K{turn.turn.draft_len}"
-    if turn.turn.fan_out is None:
-        return label
-    widths = turn.turn.fan_out
-    return (
-        f"{label} fan {widths[0]}" if len(set(widths)) == 1 else f"{label} fan {'·'.join(map(str, widths))}"
-    )
+    words = turn.turn.fan_out_words
+    return f"{label} fan {words}" if fan_out and words else label
 
 
 def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str, ...] = ()) -> Verdict:

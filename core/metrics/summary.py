@@ -37,6 +37,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None
     session: str | None
     host_launches_per_round: float | None
+    fan_out: str | None  # "2", "5·4·3·2·2" or "auto:16"
 
 
 class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +90,7 @@ def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
         stop_reason=None if turn.end is None else turn.end.stop_reason,
         session=session,
         host_launches_per_round=launches_a_round(turn.rounds),
+        fan_out=turn.turn.fan_out_words,
     )
 
 

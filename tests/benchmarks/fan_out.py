@@ -53,7 +53,6 @@ def decode(config: LaneConfig, n_tokens: int) -> list[list[Round]]:
 
 
 def rounds_of(lane: DecodeLane, text: str, turn: int, n_tokens: int) -> list[Round]:
-    lane.forget()
     request = Request(messages=(("user", text),), max_new_tokens=n_tokens)
     events = lane.generate(request, lane=0, turn=turn, cancelled=lambda: False)
     return [event for event in events if isinstance(event, Round)]

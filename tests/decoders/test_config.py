@@ -33,6 +33,26 @@ def test_fan_out_without_branches_is_refused(fan_out: tuple[int, ...]) -> None:
         check_config(LaneConfig(decoder="ssd", draft_len=4, fan_out=fan_out))
 
 
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"branch_budget": 0}, "A budget of 0 branches"),
+        ({"branch_budget": 257}, "A budget of 257 branches"),
+        ({"fan_out": (52,)}, "fan_out 52 makes 260 branches a round"),
+        ({"fan_out": (253, 1, 1, 1, 1)}, "makes 257 branches a round for draft_len 4"),
+    ],
+)
+def test_more_branches_than_a_round_can_prepare_are_refused(config: dict[str, Any], found: str) -> None:
+    with pytest.raises(UsageError, match=found) as refused:
+        check_config(LaneConfig(decoder="ssd", **config))
+    assert "256" in str(refused.value)
+
+
+def test_the_most_branches_are_taken() -> None:
+    check_config(LaneConfig(decoder="ssd", branch_budget=256))
+    check_config(LaneConfig(decoder="ssd", fan_out=(252, 1, 1, 1, 1)))
+
+
 def test_numbers_a_decoder_does_not_use_are_ignored() -> None:
     check_config(LaneConfig(decoder="ar", draft_len=0, fan_out=()))
     check_config(LaneConfig(decoder="sd", draft_len=4, fan_out=(1, 1)))

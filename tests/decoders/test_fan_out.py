@@ -8,8 +8,11 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiny_models import TinyModels
 
 from specmon.core.decoders.fan_out import Given, Learned, share_out
+
+from .harness import Bench
 
 CHANCE = st.floats(0.01, 0.99)
 #: Of each outcome its weight, and one hazard for all ranks: each further rank is then less likely.
@@ -103,3 +106,20 @@ def test_given_widths_stay() -> None:
     fan_out = Given((3, 1))
     fan_out.saw(0, 3, None)
     assert fan_out.widths() == (3, 1)
+
+
+def test_a_conversation_keeps_what_was_learned_and_a_cold_start_does_not(
+    tiny: TinyModels, bench: Bench
+) -> None:
+    lane = bench.lane(tiny.target(), "ssd", draft=str(tiny.draft()), branch_budget=16)
+    first, second = lane.decode().turn, lane.decode("the rat ran").turn
+    lane.lane.forget()
+    cold = lane.decode("the rat ran").turn
+
+    assert [turn.fan_out_budget for turn in (first, second, cold)] == [16, 16, 16]
+    assert first.fan_out == cold.fan_out != second.fan_out
+
+
+def test_a_given_fan_out_has_no_budget(tiny: TinyModels, bench: Bench) -> None:
+    turn = bench.lane(tiny.target(), "ssd", draft=str(tiny.draft()), fan_out=(2,)).decode().turn
+    assert (turn.fan_out, turn.fan_out_budget, turn.fan_out_words) == ((2,) * 5, None, "2")

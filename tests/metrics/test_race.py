@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from specmon.core.events import Round, Turn, TurnEnd
 from specmon.core.metrics.race import compare_lanes, decoder_label, standings
 from specmon.core.metrics.race_tokens import tokens_around
-from specmon.core.metrics.summary import race_summary
+from specmon.core.metrics.summary import race_summary, summary
 
 AR = {"decoder": "ar", "devices": ("cuda:0",)}
 SD = {"decoder": "sd"}
@@ -165,9 +165,21 @@ def test_drain_counts_work_after_a_lanes_turn(race_stream, plan, ledger_of):
     assert not row.turns_too_short
 
 
-def test_label_shows_draft_len_and_fan_out(stream, plan, ledger_of):
-    turn = ledger_of(stream([plan(1)])).lanes[0].turns[0]
-    assert decoder_label(turn) == "SSD K4"
+@pytest.mark.parametrize(
+    ("fan_out", "words"),
+    [
+        ({}, None),
+        ({"fan_out": (2,) * 5}, "2"),
+        ({"fan_out": (5, 4, 3, 2, 2)}, "5·4·3·2·2"),
+        ({"fan_out": (6, 5, 3, 1, 1), "fan_out_budget": 16}, "auto:16"),
+    ],
+)
+def test_label_and_json_show_draft_len_and_fan_out(stream, plan, ledger_of, fan_out, words):
+    ledger = ledger_of([replace(e, **fan_out) if isinstance(e, Turn) else e for e in stream([plan(1)])])
+    turn = ledger.lanes[0].turns[0]
+    assert decoder_label(turn) == ("SSD K4" if words is None else f"SSD K4 fan {words}")
+    assert decoder_label(turn, fan_out=False) == "SSD K4"
+    assert summary(ledger).fan_out == words
 
 
 def test_race_without_turns_is_empty(ledger_of):

@@ -32,6 +32,7 @@ FIELDS = [
     "stop_reason",
     "session",
     "host_launches_per_round",
+    "fan_out",
 ]
 
 

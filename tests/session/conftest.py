@@ -145,7 +145,13 @@ def small_events() -> list[Event]:
         Lane(t=10, decoder="ssd", target="smollm2", drafter="draft-16m", devices=("cpu:0", "cpu:1")),
         Vocabulary(t=20, pieces={5: " a", 6: "é"}),
         Turn(
-            t=30, prompt="Say \x1b[31mred\n", prompt_tokens=9, draft_len=4, sampling=Sampling(temperature=0.5)
+            t=30,
+            prompt="Say \x1b[31mred\n",
+            prompt_tokens=9,
+            draft_len=4,
+            fan_out=(1, 1, 1, 1, 1),
+            sampling=Sampling(temperature=0.5),
+            fan_out_budget=5,
         ),
         Prefill(t=40, t0=31, chunks=(PrefillChunk(0, 9, 31, 39),), token_one=5, text=" a"),
         *Stream(1, fan_out=1).rounds(12),

@@ -103,8 +103,8 @@ def test_ends_stay() -> None:
 
 def test_a_fan_out_may_be_auto_and_given_again() -> None:
     plan = Plan(LaneConfig(fan_out=(8,)), 64).changed("fan_out", 1, CPU)
-    assert (plan.config.branch_budget, setting(plan, "fan_out").choices[-1].value) == (16, "auto 16")
-    assert plan_label(plan) == "SSD K4 fan auto 16, max 64"
+    assert (plan.config.branch_budget, setting(plan, "fan_out").choices[-1].value) == (16, "auto:16")
+    assert plan_label(plan) == "SSD K4 fan auto:16, max 64"
 
     back = plan.changed("fan_out", -1, CPU).config
     assert (back.fan_out, back.branch_budget) == ((8,), None)

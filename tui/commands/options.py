@@ -33,7 +33,7 @@ FanOut = Annotated[
     str,
     typer.Option(
         metavar="F[,F…]|auto[:N]",
-        help="SSD: branches per accepted_len, one number or K+1; auto shares out N (16) where they have hit.",
+        help="SSD: branches per accepted_len, one number or K+1; auto shares out N (16) where they have hit. At most 256.",
     ),
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]

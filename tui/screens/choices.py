@@ -9,7 +9,7 @@ import msgspec
 from specmon.core.engine.messages import LaneConfig, Request
 
 DRAFT_LENS = tuple(range(1, 11))
-FAN_OUTS = (1, 2, 3, 4, 5, 6, 8, "auto 16")
+FAN_OUTS = (1, 2, 3, 4, 5, 6, 8, "auto:16")
 MAX_TOKENS = (32, 64, 96, 128, 256, 512, 1024, 2048, 4096)
 TEMPERATURES = ("0", "0.3", "0.6", "0.8", "1", "1.5")
 SEEDS = tuple(range(10))
@@ -112,7 +112,7 @@ def _with_draft_len(config: LaneConfig, draft_len: int) -> LaneConfig:
 
 def _with_fan_out(config: LaneConfig, words: str) -> LaneConfig:
     """Another fan-out, as `LaneConfig.fan_out_words` tells it."""
-    auto, _, budget = words.partition(" ")
+    auto, _, budget = words.partition(":")
     if auto == "auto":
         return msgspec.structs.replace(config, branch_budget=int(budget))
     widths = tuple(int(width) for width in words.split("·"))

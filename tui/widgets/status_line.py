@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specmon.core.events import Lane
+from specmon.core.metrics import race
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import ReplayStatus, View
 from specmon.tui.widgets.cells import safe_text
@@ -89,19 +90,8 @@ def short_devices(devices: tuple[str, ...]) -> str:
 
 
 def decoder_label(lane: Lane, turn: TurnMetrics | None, *, fan_out: bool = False) -> str:
-    """ "AR", "SD K4" or "SSD K4", with `fan_out` also "fan 5·4·3·2·2"."""
-    label = lane.decoder.upper()
-    if turn is None or lane.decoder == "ar":
-        return label
-    label += f" K{turn.turn.draft_len}"
-    branches = turn.turn.fan_out
-    if not fan_out or not branches:
-        return label
-    return (
-        f"{label} fan {branches[0]}"
-        if len(set(branches)) == 1
-        else f"{label} fan {'·'.join(map(str, branches))}"
-    )
+    """The turn's label, before the first turn the lane's decoder alone."""
+    return lane.decoder.upper() if turn is None else race.decoder_label(turn, fan_out=fan_out)
 
 
 def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Field]:
