@@ -58,11 +58,21 @@ class Target:
         self.held: list[int] = []
 
     def warm(self, row_counts: Sequence[int], taps: Sequence[int], progress: Progress) -> None:
-        """Run each row count once before anything is held, so that no kernel is compiled or captured in a turn."""
-        for done, n_rows in enumerate(row_counts):
+        """Run each row count once, and short prompts, before anything is held: no kernel is compiled in a turn.
+
+        Nor is a graph captured, but for a longer prompt the first time there is one of its size.
+        """
+        chunks = self._passes.first_chunks
+        of_all = len(chunks) + len(row_counts)
+        for done, size in enumerate(chunks):
+            if self._passes.captures:
+                progress(f"capturing graphs: prompt {size}", done / of_all)
+            ids = torch.zeros(min(size, self.context_length), dtype=torch.int64, device=self.device)
+            self._passes.prefill(ids, 0, taps)
+        for done, n_rows in enumerate(row_counts, start=len(chunks)):
             if self._passes.captures:
                 rows = "1 row" if n_rows == 1 else f"{n_rows} rows"
-                progress(f"capturing graphs: verify {rows}", done / len(row_counts))
+                progress(f"capturing graphs: verify {rows}", done / of_all)
             self._passes.rows([0] * n_rows, 0, taps, logits=False)
 
     def reusable(self, tokens: Sequence[int]) -> int:

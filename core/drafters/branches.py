@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from specmon.core.drafters.line import Line, Stepper, best_tokens
+from specmon.core.drafters.line import Likely, Line, Stepper, best_tokens
 from specmon.core.models.passes import MAX_ROWS, BranchStart
 from specmon.core.models.placement import branch_step
 
@@ -31,17 +31,12 @@ class Guess:
         return self.accepted_len, self.bonus
 
 
-def likely_outcomes(stepper: Stepper, line: Line, fan_out: tuple[int, ...]) -> list[Guess]:
-    """For each accepted_len the draft's fan_out best tokens other than the one it proposed there."""
-    widths = fan_out[: len(line.logits)]
-    if not any(widths):
-        return []
-    rows = torch.cat(line.logits[: len(widths)])
-    tokens, probs = best_tokens(stepper, rows, min(max(widths) + 1, rows.shape[-1]))
+def likely_outcomes(likely: Likely, line: Line, widths: tuple[int, ...]) -> list[Guess]:
+    """For each accepted_len the draft's best tokens other than the one it proposed there, as many as its width."""
     guesses = []
     for accepted_len, width in enumerate(widths):
         proposed = line.tokens[accepted_len] if accepted_len < len(line.tokens) else None
-        ranked = zip(tokens[accepted_len], probs[accepted_len], strict=True)
+        ranked = zip(likely.tokens[accepted_len], likely.probs[accepted_len], strict=True)
         kept = [(token, prob) for token, prob in ranked if token != proposed][:width]
         guesses += [
             Guess(accepted_len, token, rank, prob) for rank, (token, prob) in enumerate(kept, start=1)
@@ -68,8 +63,7 @@ class BranchBatch:
             list(range(base + j * draft_len, base + (j + 1) * draft_len)) for j in range(len(guesses))
         ]
         self._ids = [guess.bonus for guess in guesses]
-        carries = [line.carries[guess.accepted_len] for guess in guesses]
-        self._carry = torch.cat([c for c in carries if c is not None]) if carries[0] is not None else None
+        self._carries = [line.carries[guess.accepted_len] for guess in guesses]
         source: Literal["predicted"] | None = "predicted" if stepper.corrects else None
         self._lines = {key: Line(source=source) for key in self._keys}
         self._own = dict(zip(self._keys, self._slots, strict=True))
@@ -86,7 +80,7 @@ class BranchBatch:
         j = self._keys.index(key)
         self._keys, self._first, self._slots = [key], [self._first[j]], [self._slots[j]]
         self._ids = [self._ids[j]]
-        self._carry = self._carry[j : j + 1] if self._carry is not None else None
+        self._carries = [self._carries[j]]
         return True
 
     def at_once(self, count: int) -> list[tuple[int, int | None]] | None:
@@ -99,7 +93,8 @@ class BranchBatch:
             keys, firsts = self._keys[i : i + MAX_ROWS], self._first[i : i + MAX_ROWS]
             rows = zip(firsts, self._ids[i : i + MAX_ROWS], self._slots[i : i + MAX_ROWS], strict=True)
             starts = [BranchStart(prefix=first, token=token, slots=slots) for first, token, slots in rows]
-            lines = self._stepper.branches(starts, count)
+            carries = self._carries[i : i + MAX_ROWS]
+            lines = self._stepper.branches(starts, carries, count, batch=i // MAX_ROWS)
             if lines is None:
                 return None
             self._lines |= zip(keys, lines, strict=True)
@@ -114,14 +109,18 @@ class BranchBatch:
         Returns: KV positions read, the shared prefix counted once.
         """
         ids = torch.tensor(self._ids, device=self._device)
-        logits, self._carry = self._stepper.step(
-            ids, self._carry, branch_step(self._first, self._slots, step, self._device)
+        own = [carry for carry in self._carries if carry is not None]
+        logits, carry = self._stepper.step(
+            ids,
+            torch.cat(own) if own else None,
+            branch_step(self._first, self._slots, step, self._device),
         )
+        self._carries = [None] * len(self._keys) if carry is None else list(torch.split(carry, 1))
         tokens, probs = best_tokens(self._stepper, logits, 1)
         for j, key in enumerate(self._keys):
             line = self._lines[key]
             line.logits.append(logits[j : j + 1])
-            line.carries.append(self._carry[j : j + 1] if self._carry is not None else None)
+            line.carries.append(self._carries[j])
             line.fed += step > 0
             line.propose(tokens[j][0], probs[j][0])
         self._ids = [row[0] for row in tokens]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, Outcome, Prepared, Proposal, Work
 from specmon.core.drafters.branches import BranchBatch, Guess, likely_outcomes
-from specmon.core.drafters.line import Line, Stepper, feed_last
+from specmon.core.drafters.line import Line, Stepper
 
 
 class ChainDrafter:
@@ -33,7 +33,6 @@ class ChainDrafter:
         self.stepper = stepper
         self._branches = branches
         self.info = stepper.info
-        self._device = stepper.kv.keys(0).device
         self._context: list[int] = []
         self._valid = 0  # positions below this are fed from confirmed tokens (and real features)
         self._features: Tensor | None = None  # real features from position _valid - lag on, not fed yet
@@ -77,10 +76,17 @@ class ChainDrafter:
             raise ValueError("this drafter keeps nothing to start branches from")
         line = self._line
         if self._valid < len(self._context):  # an adopted branch was drafted from predicted features
-            line.logits[0], line.carries[0] = self._feed_confirmed()
-        if len(line.logits) == len(line.tokens):
-            self._count_pass(feed_last(self.stepper, line, len(self._context)) + 1)
-        return [] if arrived() is not None else likely_outcomes(self.stepper, line, fan_out)
+            tokens, features = self._unfed()
+            again = self.stepper.draft(tokens, self._valid, features, 0, guesses=True)
+            line.logits[0], line.carries[0] = again.logits[0], again.carries[0]
+            self._valid = len(self._context)
+            self._count_pass(self._valid, launches=again.launches)
+        widths = fan_out[: len(line.tokens) + 1]
+        if line.fed < len(line.tokens):
+            self._count_pass(len(self._context) + len(line.tokens) - self.stepper.lag, launches=0)
+        likely = self.stepper.likely(line, len(self._context), max(widths) + 1)
+        self._work += Work(launches=likely.launches)
+        return [] if arrived() is not None else likely_outcomes(likely, line, widths)
 
     def draft_branches(
         self, guesses: list[Guess], draft_len: int, clock: Callable[[], int], arrived: Arrived
@@ -124,7 +130,7 @@ class ChainDrafter:
         self._confirm(outcome)
         if not self.stepper.corrects:
             self._valid = len(self._context)
-        self.stepper.kv.move(torch.tensor(slots, device=self._device), first)
+        self._work += Work(launches=self.stepper.move(slots, first))
         self._line, self._branch_lines = line, {}
 
     def take_work(self) -> Work:
@@ -153,13 +159,12 @@ class ChainDrafter:
             left = self._features
             self._features = new if left is None or not len(left) else torch.cat([left, new])
 
-    def _feed_confirmed(self, end: int | None = None) -> tuple[Tensor, Tensor | None]:
+    def _feed_confirmed(self, end: int) -> None:
         """Feed the confirmed tokens that have no good slots yet, up to position `end`."""
         tokens, features = self._unfed(end)
-        logits, carry = self.stepper.feed(tokens, self._valid, features)
+        self.stepper.feed(tokens, self._valid, features)
         self._valid += len(tokens)
         self._count_pass(self._valid)
-        return logits, carry
 
     def _unfed(self, end: int | None = None) -> tuple[list[int], Tensor | None]:
         """The confirmed tokens that have no good slots yet, up to position `end`, and the features they are fed with."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Line
+from specmon.core.drafters.line import Likely, Line
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS, BranchStart, Passes
+from specmon.core.models.passes import MAX_ROWS, BranchStart, Passes, warming_branches
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -44,24 +44,32 @@ class DraftModelStepper:
     def warm(self, draft_len: int, *, guesses: bool, progress: Progress, n_branches: int = 0) -> None:
         """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn.
 
-        `n_branches`: those of a round, drafted once too; they need `guesses`.
+        Short prompts are run too; a longer one is captured when there is one of its size. `n_branches`: those of a round,
+        drafted once too; they need `guesses`.
         """
+        for size in self._passes.first_chunks:
+            if self._passes.captures:
+                progress(f"capturing graphs: draft prompt {size}", None)
+            self.feed([0] * min(size, self.kv.n_slots), 0, None)
         shapes = [(1, draft_len)] if guesses else [(1, draft_len), (2, draft_len)]
         for done, (n_rows, steps) in enumerate(shapes):
             if self._passes.captures:
                 after = "1 token" if n_rows == 1 else f"{n_rows} tokens"
                 progress(f"capturing graphs: draft {steps} after {after}", done / len(shapes))
-            self._passes.chain([0] * n_rows, 0, steps, logits=guesses)
-        if guesses:
-            self._rows([0], 0)  # feeds a draft's last token
+            line = self.draft([0] * n_rows, 0, None, steps, guesses=guesses)
+        if not guesses:
+            return
+        if self._passes.captures:
+            progress(f"capturing graphs: likely tokens after {draft_len}", 1.0)
+        self.likely(line, 1, n_branches + 1)  # one outcome may get all branches
+        self.move(list(range(1, 1 + draft_len)), 1)
         if not self._passes.whole_branches:
             return
-        for count in sorted({min(n_branches, MAX_ROWS), n_branches % MAX_ROWS} - {0}):
+        for batch, done in enumerate(range(0, n_branches, MAX_ROWS)):
+            count = min(n_branches - done, MAX_ROWS)
             if self._passes.captures:
                 progress(f"capturing graphs: {count} branch{'es' * (count > 1)} of {draft_len}", 1.0)
-            slots = range(1, 1 + count * draft_len)
-            own = [slots[j * draft_len : (j + 1) * draft_len] for j in range(count)]
-            self._passes.branches([BranchStart(prefix=1, token=0, slots=s) for s in own], draft_len)
+            self._passes.branches(warming_branches(count, draft_len), draft_len, batch)
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
@@ -85,7 +93,7 @@ class DraftModelStepper:
             tokens, first = tokens[-1:], first + len(tokens) - 1
         out = self._passes.chain(tokens, first, max(count, 1), logits=guesses)
         seen = out.logits_SV
-        logits = [seen[i : i + 1] for i in range(len(seen))] if seen is not None else []
+        logits = list(torch.split(seen, 1)) if seen is not None else []
         return Line(
             tokens=out.tokens[:count],
             probs=out.probs[:count],
@@ -103,12 +111,26 @@ class DraftModelStepper:
         hidden, _ = self.model.hidden(ids_R, self.kv, placement)
         return self.model.logits(hidden), None
 
-    def branches(self, starts: list[BranchStart], count: int) -> list[Line] | None:
+    def likely(self, line: Line, n_context: int, count: int) -> Likely:
+        """The likeliest tokens after each place of a line, its last token fed where that has no slot yet."""
+        token = self._known(line.tokens[-1:])[0] if line.fed < len(line.tokens) else None
+        out = self._passes.likely(line.logits, token, n_context + len(line.tokens) - 1, count)
+        line.logits, line.carries = list(torch.split(out.logits_PV, 1)), [None] * len(out.logits_PV)
+        line.fed = len(line.tokens)
+        return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches)
+
+    def move(self, slots: list[int], first: int) -> int | None:
+        """Move a branch's slots to the main line."""
+        return self._passes.move(slots, first)
+
+    def branches(
+        self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
+    ) -> list[Line] | None:
         """Draft `count` tokens along each branch, on a backend that does so in one piece."""
         if not self._passes.whole_branches:
             return None
         known = [replace(start, token=min(start.token, self._last_row)) for start in starts]
-        out = self._passes.branches(known, count)
+        out = self._passes.branches(known, count, batch)
         return [
             Line(
                 tokens=tokens,

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Line, draft_by_steps
+from specmon.core.drafters.line import Likely, Line, draft_by_steps, likely_by_steps
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS, BranchStart
+from specmon.core.models.passes import MAX_ROWS, BranchStart, warming_branches
 from specmon.core.models.placement import Chunk, Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -134,8 +134,8 @@ class Eagle3Stepper:
         return Line(
             tokens=out.tokens[:count],
             probs=out.probs[:count],
-            logits=list(out.logits[:, None]) if out.logits is not None else [],
-            carries=list(out.carries[:, None]) if out.carries is not None else [],
+            logits=list(torch.split(out.logits, 1)) if out.logits is not None else [],
+            carries=list(torch.split(out.carries, 1)) if out.carries is not None else [],
             fed=max(count - 1, 0),
             source="real",
             launches=None if fed_before else out.launches,
@@ -144,7 +144,7 @@ class Eagle3Stepper:
     def warm(self, draft_len: int, *, guesses: bool, progress: Progress, n_branches: int = 0) -> None:
         """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn.
 
-        Branches, however many, are torch's ops: there is nothing to capture.
+        With `guesses` also what SSD does: feed them alone, find likely tokens, draft the `n_branches` of a round, move one.
         """
         if self._drafts is None:
             return
@@ -154,7 +154,20 @@ class Eagle3Stepper:
                 after = "1 token" if n_rows == 1 else f"{n_rows} tokens"
                 progress(f"capturing graphs: draft {draft_len} after {after}", (n_rows - 1) / most)
             nothing = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
-            self.draft([0] * n_rows, self.lag, nothing, draft_len, guesses=guesses)
+            line = self.draft([0] * n_rows, self.lag, nothing, draft_len, guesses=guesses)
+            if guesses:
+                self.draft([0] * n_rows, self.lag, nothing, 0, guesses=True)
+        if not guesses:
+            return
+        if self._drafts.captures:
+            progress(f"capturing graphs: likely tokens after {draft_len}", 1.0)
+        self.likely(line, self.lag + most, n_branches + 1)  # one outcome may get all branches
+        self.move(list(range(1, 1 + draft_len)), 1)
+        for batch, done in enumerate(range(0, n_branches, MAX_ROWS)):
+            count = min(n_branches - done, MAX_ROWS)
+            if self._drafts.captures:
+                progress(f"capturing graphs: {count} branch{'es' * (count > 1)} of {draft_len}", 1.0)
+            self.branches(warming_branches(count, draft_len), line.carries[:1] * count, draft_len, batch)
 
     def step(
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement
@@ -163,11 +176,53 @@ class Eagle3Stepper:
         assert carry_RD is not None
         return self.model.layer(ids_R, carry_RD, self.kv, placement)
 
-    def branches(self, starts: list[BranchStart], count: int) -> None:
-        """Branches of a head go step by step."""
+    def likely(self, line: Line, n_context: int, count: int) -> Likely:
+        """The likeliest tokens after each place of a line, its last token fed where that has no slot yet."""
+        if self._drafts is None:
+            return likely_by_steps(self, line, n_context, count)
+        token = line.tokens[-1] if line.fed < len(line.tokens) else None
+        slot = n_context + len(line.tokens) - 1 - self.lag
+        out, carries_PD = self._drafts.likely(line.logits, _known(line.carries), token, slot, count)
+        line.logits, line.carries = list(torch.split(out.logits_PV, 1)), list(torch.split(carries_PD, 1))
+        line.fed = len(line.tokens)
+        return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches)
+
+    def branches(
+        self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
+    ) -> list[Line] | None:
+        """Draft `count` tokens along each branch, where kernels do so in one piece."""
+        if self._drafts is None:
+            return None
+        out, carries_KBD = self._drafts.branches(starts, _known(carries), count, batch)
+        return [
+            Line(
+                tokens=tokens,
+                probs=probs,
+                logits=[step[j : j + 1] for step in out.logits_KBV],
+                carries=[step[j : j + 1] for step in carries_KBD],
+                fed=count - 1,
+                source="predicted",
+                launches=out.launches if j == 0 else 0,
+            )
+            for j, (tokens, probs) in enumerate(zip(out.tokens, out.probs, strict=True))
+        ]
+
+    def move(self, slots: list[int], first: int) -> int | None:
+        """Move a branch's slots to the main line."""
+        if self._drafts is not None:
+            return self._drafts.move(slots, first)
+        device = self.model.embedding_VD.device
+        into = torch.arange(first, first + len(slots), device=device)
+        self.kv.move(torch.tensor(slots, device=device), into)
+        return None
 
     def token_ids(self, indices: Tensor) -> Tensor:
         return self.model.to_target[indices]
+
+
+def _known(carries: list[Tensor | None]) -> list[Tensor]:
+    """A head's carries: each of its steps has one."""
+    return [carry for carry in carries if carry is not None]
 
 
 def is_eagle3(raw_config: dict[str, Any]) -> bool:

@@ -47,11 +47,25 @@ class Stepper(Protocol):
         """Feed one proposed token in each of R rows; logits [R, V] and carries [R, D]."""
         ...
 
-    def branches(self, starts: list[BranchStart], count: int) -> list[Line] | None:
+    def likely(self, line: Line, n_context: int, count: int) -> Likely:
+        """The `count` likeliest tokens after each place of a line proposed after `n_context` tokens.
+
+        Feeds its last token where that has no slot yet, whose logits are the last place's.
+        """
+        ...
+
+    def branches(
+        self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
+    ) -> list[Line] | None:
         """Draft `count` tokens along each of up to 16 branches in one piece; None where branches go step by step.
 
-        The first line's `launches` are the batch's.
+        `carries`: of the places that branches leave. `batch`: which of a round's it is. The first line's `launches` are
+        the batch's.
         """
+        ...
+
+    def move(self, slots: list[int], first: int) -> int | None:
+        """Move a branch's slots to first, first + 1, … of the main line. Returns: launches, as in `Line`."""
         ...
 
     def token_ids(self, indices: Tensor) -> Tensor:
@@ -63,7 +77,8 @@ class Stepper(Protocol):
 class Line:
     """A proposal with what is needed to go on from any of its tokens.
 
-    logits[i] and carries[i] are those after i proposed tokens were fed; `fed` counts the proposed tokens with a slot;
+    logits[i] and carries[i] are those after i proposed tokens were fed, and may be overwritten once another line is there;
+    `fed` counts the proposed tokens with a slot;
     `launches`: the host's, where they are counted.
     """
 
@@ -83,6 +98,15 @@ class Line:
         self.probs.append(prob)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Likely:
+    """The likeliest target tokens after each place of a line, best first, and their probabilities alike; as in `Line`."""
+
+    tokens: list[list[int]]
+    probs: list[list[float]]
+    launches: int | None
+
+
 def draft_by_steps(
     stepper: Stepper, tokens: list[int], first: int, features_ND: Tensor | None, count: int
 ) -> Line:
@@ -97,15 +121,23 @@ def draft_by_steps(
     return line
 
 
-def feed_last(stepper: Stepper, line: Line, n_context: int) -> int:
-    """Feed the line's last token, proposed after `n_context` tokens. Returns: its slot."""
+def feed_last(stepper: Stepper, line: Line, n_context: int) -> None:
+    """Feed the line's last token, proposed after `n_context` tokens."""
     slot = n_context + len(line.tokens) - 1 - stepper.lag
     ids = torch.tensor(line.tokens[-1:], device=stepper.kv.keys(0).device)
     logits, carry = stepper.step(ids, line.carries[-1], Rows(slot, 1))
     line.logits.append(logits)
     line.carries.append(carry)
     line.fed += 1
-    return slot
+
+
+def likely_by_steps(stepper: Stepper, line: Line, n_context: int, count: int) -> Likely:
+    """`Stepper.likely` with a `step` for the token to feed."""
+    if line.fed < len(line.tokens):
+        feed_last(stepper, line, n_context)
+    logits = torch.cat(line.logits)
+    tokens, probs = best_tokens(stepper, logits, min(count, logits.shape[-1]))
+    return Likely(tokens=tokens, probs=probs, launches=None)
 
 
 def best_tokens(stepper: Stepper, logits_RV: Tensor, count: int) -> tuple[list[list[int]], list[list[float]]]:

@@ -1,13 +1,15 @@
-"""An EAGLE-3 head behind streaming kernels: a whole draft is one CUDA graph, with nothing waited for inside.
+"""An EAGLE-3 head behind streaming kernels: a whole draft, or all branches, is one CUDA graph, and nothing is waited for.
 
 A draft begins with rows that have real features, which `fc` widens to the head's size; each further step is one row, fed
-with the winner before it and paired with the residual it left. Tokens, features and the first slot are read from static
-addresses, and rows lie one after the other: the residual after row i is in place i, so that features are never copied.
-Shapes: R rows, D hidden size, F features (taps · D), V' the head's vocabulary.
+with the winner before it and paired with the residual it left, its carry. Tokens, features and the first slot are read from
+static addresses, and a draft's rows lie one after the other: the residual after row i is in place i, so that features are
+never copied. A branch begins with a carry of the line it leaves.
+Shapes: R rows, B branches, K steps, P places of a line, D hidden size, F features (taps · D), V' the head's vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,19 +17,29 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.eagle3 import Eagle3Head
-from specmon.core.models.cursors import REACH, Cursors
+from specmon.core.models.cursors import REACH, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
+from specmon.core.models.likely import LikelyTokens
 from specmon.core.models.matmuls import eagle3_matmuls
-from specmon.core.models.passes import MAX_ROWS, check_chain
+from specmon.core.models.moves import SlotMoves
+from specmon.core.models.passes import (
+    MAX_ROWS,
+    BranchesOut,
+    BranchStart,
+    LikelyOut,
+    check_branches,
+    check_chain,
+    check_places,
+)
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
-from specmon.kernels.attention.split import Merge, SplitAttention, merge_for
+from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.eagle3.launch import collect, pair
 from specmon.kernels.quantise.reference import FP8
-from specmon.kernels.stream.launch import HeadMatmul, Normed
+from specmon.kernels.stream.launch import HeadMatmul, Normed, gather
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule, pair_group
-from specmon.kernels.stream.winners import WinnersOfPasses
+from specmon.kernels.stream.winners import Winners, WinnersOfPasses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +47,7 @@ class Drafted:
     """Target tokens and their probabilities in the head's vocabulary; `launches`: the host's, where they are counted.
 
     Where asked for, `logits` [steps, V'] are those each token was chosen from and `carries` [steps, D] the features
-    that came with them; they are the caller's.
+    that came with them; they stay until the next draft.
     """
 
     tokens: list[int]
@@ -46,8 +58,8 @@ class Drafted:
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """What a graph is captured for."""
+class _Draft:
+    """A whole draft: what a graph of it is captured for."""
 
     n_rows: int
     steps: int
@@ -55,8 +67,28 @@ class _Shape:
     merge: Merge
 
 
+@dataclass(frozen=True)
+class _Likely:
+    """A line's last token fed, or none, and likely tokens after each place: what a graph of it is captured for."""
+
+    n_seen: int
+    feeds: bool
+    count: int
+    merge: Merge
+
+
+@dataclass(frozen=True)
+class _Branches:
+    """A batch of branches: what a graph of it is captured for."""
+
+    n_rows: int
+    steps: int
+    batch: int
+    merge: Merge
+
+
 class StreamedEagle3:
-    """Drafts of one sequence.
+    """Drafts and branches of one sequence.
 
     Args:
         graphs: capture each kind of draft once and replay it; False queues the same kernels one by one.
@@ -100,6 +132,15 @@ class StreamedEagle3:
         self._cursors = Cursors(device)
         self._won = WinnersOfPasses(MAX_ROWS, device)
         self._logits: Tensor | None = None
+        self.move = SlotMoves(kv, device, graphs=graphs)
+        self._likely: LikelyTokens | None = None
+        self._line = torch.zeros(ROWS, width, device=device)  # the carries of a line's places
+        self._branch_tables = BranchTables(device)
+        self._entered = torch.zeros(ROWS, width, device=device)  # the carries that branches begin with
+        self._carry_addresses = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
+        self._carry_addresses_here = self._carry_addresses.numpy()
+        self._branch_logits: dict[tuple[int, int], Tensor] = {}
+        self._branch_carries: dict[tuple[int, int], Tensor] = {}
 
     def _schedules(self, weight: Scaled) -> dict[str, Schedule]:
         """How each op is cut up where weights have the format of `weight`."""
@@ -126,47 +167,147 @@ class StreamedEagle3:
         self._address[0] = near.data_ptr()
         if guesses:
             self._logit_buffer()  # made before anything is counted or captured
-        shape = _Shape(n_rows, steps, guesses, merge_for(slot + n_rows + steps - 1))
+        shape = _Draft(n_rows, steps, guesses, merge_for(slot + n_rows + steps - 1))
         launches = self._replays.run(shape, partial(self._enqueue, shape))
         self._replays.wait()
         if launches is not None:
-            launches += (near is not features_RF) + 2 * guesses  # the copies of features, logits and carries
+            launches += near is not features_RF  # its copy
         named = slice(n_rows - 1, n_rows - 1 + steps)
         won = self._won.won
         return Drafted(
             tokens=won.tokens[:steps, 0].tolist(),
             probs=won.probs[:steps, 0].tolist(),
-            logits=self._logit_buffer()[named].clone() if guesses else None,
-            carries=self._residual[named].clone() if guesses else None,
+            logits=self._logit_buffer()[named] if guesses else None,
+            carries=self._residual[named] if guesses else None,
             launches=launches,
         )
 
-    def _enqueue(self, shape: _Shape) -> None:
-        head, kv = self._head, self._kv
+    def likely(
+        self, seen: Sequence[Tensor], carries: Sequence[Tensor], token: int | None, slot: int, count: int
+    ) -> tuple[LikelyOut, Tensor]:
+        """Feed a line's last token in `slot`, and name the `count` likeliest target tokens after each place.
+
+        Shapes: seen [1, V'] and carries [1, D] each, what earlier passes gave, in order. Returns: also the carries [P, D]
+        of all places, which stay until likely tokens are next asked for.
+        Raises: ValueError for no place or more than 16.
+        """
+        n_places = check_places(seen, token)
+        if self._likely is None:
+            head = self._head
+            self._likely = LikelyTokens(head.head.out_features, self._device, head.to_target)
+        self._likely.start_at(seen, count)
+        self._carry_addresses_here[: len(carries)] = [carry.data_ptr() for carry in carries]
+        if token is not None:
+            self._tokens_here[0] = token
+            self._cursors.start_at(slot)
+        merge = merge_for(slot + 1) if token is not None else UNTILED
+        shape = _Likely(len(seen), token is not None, self._likely.count, merge)
+        launches = self._replays.run(shape, partial(self._enqueue_likely, shape, self._likely))
+        self._replays.wait()
+        tokens, probs = self._likely.here(n_places, count)
+        rows = self._likely.rows[:n_places]
+        out = LikelyOut(tokens=tokens, probs=probs, logits_PV=rows, launches=launches)
+        return out, self._line[:n_places]
+
+    def branches(
+        self, starts: Sequence[BranchStart], carries: Sequence[Tensor], steps: int, batch: int
+    ) -> tuple[BranchesOut, Tensor]:
+        """Draft up to 16 branches as `Passes.branches` does, each from a carry [1, D] of the line it leaves.
+
+        Returns: also the carries [K, B, D] that came with the logits.
+        Raises: ValueError for branches or steps that cannot be.
+        """
+        check_branches(starts, steps, self._kv.n_slots)
+        n_rows, key = len(starts), (steps, batch)
+        self._tokens_here[:n_rows] = [start.token for start in starts]
+        self._branch_tables.start_at(starts, steps)
+        self._carry_addresses_here[:n_rows] = [carry.data_ptr() for carry in carries]
+        if key not in self._branch_logits:  # made before anything is counted or captured
+            n_tokens, width = self._head.head.out_features, self._residual.shape[1]
+            self._branch_logits[key] = torch.zeros(steps, ROWS, n_tokens, device=self._device)
+            self._branch_carries[key] = torch.zeros(steps, ROWS, width, device=self._device)
+        shape = _Branches(n_rows, steps, batch, merge_for(max(start.prefix for start in starts) + steps))
+        launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
+        self._replays.wait()
+        won = self._won.won
+        out = BranchesOut(
+            tokens=won.tokens[:steps, :n_rows].T.tolist(),
+            probs=won.probs[:steps, :n_rows].T.tolist(),
+            logits_KBV=self._branch_logits[key][:, :n_rows],
+            launches=launches,
+            ran=None,
+        )
+        return out, self._branch_carries[key][:, :n_rows]
+
+    def _enqueue(self, shape: _Draft) -> None:
+        head = self._head
         self._cursors.begin_all()
         collect(self._address, self._features, shape.n_rows)
         features = head.fc(self._features)  # all 16 rows: the library's bits follow from their number
         tokens, n_rows, at = self._tokens, shape.n_rows, 0
         for step in range(shape.steps):
             won, residual = self._won.near(step), self._residual[at:]
-            pair(
-                tokens,
-                head.embedding_VD,
-                head.input_norm,
-                features,
-                head.hidden_norm,
-                residual,
-                self._entering,
-                n_rows,
-                head.config.norm_eps,
-            )
-            stream, to_head = self._stream.over(residual), self._to_head.over(residual)
-            place = Place(self._cursors[at], kv.keys(0), kv.values(0), self._attention, shape.merge)
-            self._layer(self._entering, stream, to_head, self._between, self._rotation, place, n_rows)
             logits = self._logit_buffer()[at:] if shape.guesses else None
-            self._to_winners(to_head, won, n_rows, logits, first=n_rows - 1)
+            rows = self._cursors[at]
+            self._pass(tokens, features, residual, rows, n_rows, won, logits, shape.merge, first=n_rows - 1)
             tokens, features, n_rows, at = won.tokens, residual[n_rows - 1 :], 1, at + n_rows
         self._won.bring(shape.steps)
+
+    def _enqueue_likely(self, shape: _Likely, likely: LikelyTokens) -> None:
+        n_seen, line = shape.n_seen, self._line
+        if shape.feeds:
+            self._cursors.begin()
+        gather(self._carry_addresses, line, n_seen)
+        if shape.feeds:
+            rows, won, logits = self._cursors.first, self._won.here(0), likely.rows[n_seen:]
+            self._pass(self._tokens, line[n_seen - 1 :], line[n_seen:], rows, 1, won, logits, shape.merge)
+        likely.enqueue(n_seen, n_seen + shape.feeds)
+
+    def _enqueue_branches(self, shape: _Branches) -> None:
+        self._branch_tables.begin()
+        gather(self._carry_addresses, self._entered, shape.n_rows)
+        tokens, features, key = self._tokens, self._entered, (shape.steps, shape.batch)
+        for step in range(shape.steps):
+            won, residual = self._won.near(step), self._branch_carries[key][step]
+            rows, logits = self._branch_tables[step], self._branch_logits[key][step]
+            self._pass(tokens, features, residual, rows, shape.n_rows, won, logits, shape.merge)
+            tokens, features = won.tokens, residual
+        self._won.bring(shape.steps)
+
+    def _pass(
+        self,
+        tokens: Tensor,
+        features: Tensor,
+        residual: Tensor,
+        rows: Tensor | Branched,
+        n_rows: int,
+        won: Winners,
+        logits: Tensor | None,
+        merge: Merge,
+        *,
+        first: int = 0,
+    ) -> None:
+        """Queue a pass over `n_rows` rows, tokens to the winners of rows first … n_rows-1.
+
+        Shapes: tokens [16] int64; features [n_rows, D] or longer, what the tokens are paired with; residual alike, which
+        becomes the carries; logits [n_rows, V'] fp32 or longer. `rows` as `StreamedModel.enqueue` takes them.
+        """
+        head, kv = self._head, self._kv
+        pair(
+            tokens,
+            head.embedding_VD,
+            head.input_norm,
+            features,
+            head.hidden_norm,
+            residual,
+            self._entering,
+            n_rows,
+            head.config.norm_eps,
+        )
+        stream, to_head = self._stream.over(residual), self._to_head.over(residual)
+        place = Place(rows, kv.keys(0), kv.values(0), self._attention, merge)
+        self._layer(self._entering, stream, to_head, self._between, self._rotation, place, n_rows)
+        self._to_winners(to_head, won, n_rows, logits, first=first)
 
     def _logit_buffer(self) -> Tensor:
         """Logits of every row fed, in the residual's order, fp32."""

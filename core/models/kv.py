@@ -61,9 +61,9 @@ class KvCache:
         """V of one layer, [S, G, D] (a view)."""
         return self._values[layer]
 
-    def move(self, source: Tensor, first: int) -> None:
-        """Copy the slots `source` [n] to slots first … first+n-1 (committing a branch; n ≤ K+1)."""
-        self._both[:, :, :, first : first + source.numel()] = self._both[:, :, :, source]
+    def move(self, source: Tensor, into: Tensor) -> None:
+        """Copy the slots `source` [n] to the slots `into` [n] (committing a branch); they may overlap."""
+        self._both.index_copy_(3, into, self._both.index_select(3, source))
 
     def poison(self, first: int) -> None:
         """Fill every slot from `first` on with NaN, so that a stale read shows (tests)."""

@@ -89,6 +89,9 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
         for start in (0, TILED_FROM):  # chunks are merged untiled, tiled
             for n_rows in ROW_COUNTS:
                 passes.branches(_branches(n_rows, start), 2)
+                drafted = passes.chain([0] * n_rows, start, 2, logits=True)
+                assert drafted.logits_SV is not None
+                passes.likely(torch.split(drafted.logits_SV, 1), 0, start, 3)
                 for logits in (False, True):
                     passes.rows([0] * n_rows, start, (), logits=logits)
                     passes.chain([0] * n_rows, start, 2, logits=logits)
@@ -109,7 +112,12 @@ def _draft(shape: str, recipe: Recipe) -> None:
             for n_rows in ROW_COUNTS:
                 features = torch.zeros(n_rows, head.fc.in_features)
                 for guesses in (False, True):
-                    drafts([0] * n_rows, slot, features, 2, guesses=guesses)
+                    line = drafts([0] * n_rows, slot, features, 2, guesses=guesses)
+                assert line.logits is not None
+                assert line.carries is not None
+                carries = torch.split(line.carries, 1)
+                drafts.likely(torch.split(line.logits, 1), carries, 0, slot, 3)
+                drafts.branches(_branches(n_rows, slot), carries[:1] * n_rows, 2, 0)
 
 
 def _branches(n_rows: int, start: int) -> list[BranchStart]:

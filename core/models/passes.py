@@ -52,7 +52,7 @@ class RowsOut:
 class ChainOut:
     """Tokens drafted one after the other: each one's probability, and its margin where that costs nothing.
 
-    `logits_SV` [steps, V], where asked for, are those each token was chosen from; they are the caller's.
+    `logits_SV` [steps, V], where asked for, are those each token was chosen from; they stay until others are asked for.
     `launches` and `ran` as in `RowsOut`.
     """
 
@@ -77,8 +77,8 @@ class BranchStart:
 class BranchesOut:
     """Tokens [B][K] drafted along each of B branches, and their probabilities alike.
 
-    `logits_KBV` [K, B, V] are those each token was chosen from; they are the caller's. `launches` and `ran` as in
-    `RowsOut`.
+    `logits_KBV` [K, B, V] are those each token was chosen from; they stay until this batch is next drafted.
+    `launches` and `ran` as in `RowsOut`.
     """
 
     tokens: list[list[int]]
@@ -88,11 +88,26 @@ class BranchesOut:
     ran: tuple[int, int] | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LikelyOut:
+    """The likeliest tokens [P][count] after each of P places of a line, best first, and their probabilities alike.
+
+    `logits_PV` [P, V] stay until likely tokens are next asked for. `launches` as in `RowsOut`.
+    """
+
+    tokens: list[list[int]]
+    probs: list[list[float]]
+    logits_PV: Tensor
+    launches: int | None
+
+
 class Passes(Protocol):
     """Forward passes of one sequence on its KV cache. The cursor is the caller's."""
 
     #: Tokens a prompt chunk has at most; part of the backend's version.
     chunk: int
+    #: Chunks to run before the first turn, so that what most prompts need is compiled and captured.
+    first_chunks: tuple[int, ...]
     #: Whether rows that were begun run by themselves; else they run when they are waited for.
     runs_ahead: bool
     #: Whether branches are best drafted in one piece; else step by step, so that an early outcome can end it.
@@ -124,12 +139,25 @@ class Passes(Protocol):
         """
         ...
 
-    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+    def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         """Feed up to 16 branches' first tokens, then each the winner before it; `steps` passes (1 … 16) in all.
 
-        A branch sees its prefix and its own tokens, which go to its slots; the last token named is not fed.
+        A branch sees its prefix and its own tokens, which go to its slots; the last token named is not fed. `batch`: which
+        of a round's it is.
         Raises: ValueError for branches or steps that cannot be.
         """
+        ...
+
+    def likely(self, seen: Sequence[Tensor], token: int | None, position: int, count: int) -> LikelyOut:
+        """Feed a line's last token at `position`, and name the `count` likeliest tokens after each place.
+
+        Shapes: seen [1, V] each, the logits that earlier passes gave, in order; the fed token's are the last place's.
+        `token` None: nothing is fed. Raises: ValueError for no place or more than 16.
+        """
+        ...
+
+    def move(self, slots: Sequence[int], first: int) -> int | None:
+        """Move a branch's slots to first, first + 1, … of the main line. Returns: launches, as in `RowsOut`."""
         ...
 
 
@@ -151,10 +179,25 @@ def check_branches(starts: Sequence[BranchStart], steps: int, n_slots: int) -> N
         )
 
 
+def warming_branches(count: int, steps: int) -> list[BranchStart]:
+    """Branches of nothing in an empty cache."""
+    first = range(1, 1 + count * steps, steps)
+    return [BranchStart(prefix=1, token=0, slots=range(slot, slot + steps)) for slot in first]
+
+
+def check_places(seen: Sequence[Tensor], token: int | None) -> int:
+    """How many places there are. Raises: ValueError for none or more than 16."""
+    n_places = len(seen) + (token is not None)
+    if not 1 <= n_places <= MAX_ROWS:
+        raise ValueError(f"{n_places} places of a line cannot be: 1 to {MAX_ROWS}")
+    return n_places
+
+
 class ReferencePasses:
     """The plain-torch backend."""
 
     chunk = CHUNK
+    first_chunks: tuple[int, ...] = ()
     captures = runs_ahead = whole_branches = False
 
     def __init__(self, model: Transformer, kv: KvCache) -> None:
@@ -208,7 +251,7 @@ class ReferencePasses:
             ran=None,
         )
 
-    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+    def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         check_branches(starts, steps, self._kv.n_slots)
         device = self._model.device
         fed = torch.tensor([start.token for start in starts], device=device)
@@ -231,6 +274,18 @@ class ReferencePasses:
             launches=None,
             ran=None,
         )
+
+    def likely(self, seen: Sequence[Tensor], token: int | None, position: int, count: int) -> LikelyOut:
+        check_places(seen, token)
+        fed = [] if token is None else [self._rows([token], position, ())[0]]
+        logits_PV = torch.cat([*seen, *fed])
+        tokens, probs = top_rows(logits_PV, min(count, logits_PV.shape[1]))
+        return LikelyOut(tokens=tokens.tolist(), probs=probs.tolist(), logits_PV=logits_PV, launches=None)
+
+    def move(self, slots: Sequence[int], first: int) -> None:
+        device = self._model.device
+        into = torch.arange(first, first + len(slots), device=device)
+        self._kv.move(torch.tensor(slots, device=device), into)
 
     def _rows(self, tokens: Sequence[int], start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         """Logits [R, V] and features [R, F]."""

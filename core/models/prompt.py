@@ -52,6 +52,7 @@ class PromptPasses:
     """
 
     chunk = SIZES[-1]
+    first_chunks = SIZES[:3]
 
     def __init__(
         self, model: Transformer, cos: Tensor, sin: Tensor, kv: KvCache, *, graphs: bool = True
@@ -61,7 +62,7 @@ class PromptPasses:
         self._shape = HeadShape(
             n_heads=config.n_heads, n_kv_heads=config.n_kv_heads, head_dim=config.head_dim
         )
-        self._replays = Replays(self._device, graphs=graphs)
+        self._replays = Replays(self._device, graphs=graphs, repeat=False)
         self._ids = torch.zeros(self.chunk, dtype=torch.int64, device=self._device)
         self._place = torch.zeros(2, dtype=torch.int32, device=self._device)
         self._logits = torch.zeros(1, config.vocab_size, dtype=model.head.dtype, device=self._device)

@@ -21,10 +21,12 @@ class Replays:
 
     Args:
         graphs: capture each shape on its first use; False, or a device without CUDA, queues it anew every time.
+        repeat: replay a graph once when it is captured, so that its first use in earnest has nothing to upload; False for
+            work that may not be done twice, or takes long.
     """
 
-    def __init__(self, device: torch.device, *, graphs: bool) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, *, graphs: bool, repeat: bool = True) -> None:
+        self._device, self._repeat = device, repeat
         self._on_gpu = device.type == "cuda"
         self.captures = graphs and self._on_gpu
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -56,11 +58,13 @@ class Replays:
         if shape not in self._graphs:
             first = count_launches(queue)  # kernels compile and buffers are made before anything is captured
             self._graphs[shape] = self._capture(queue)
+            if not self._repeat:
+                return first
         self._graphs[shape].replay()
         return first + 1
 
     def _capture(self, queue: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Record the work. It ran just before: rewriting the same slots is harmless."""
+        """Record the work, which ran just before."""
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
         shared = next((captured.pool() for captured in self._graphs.values()), None)
@@ -101,6 +105,6 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         empties = func.name().startswith("aten::empty")
-        if isinstance(out, Tensor) and not (func.is_view or empties):
+        if isinstance(out, Tensor | tuple) and not (func.is_view or empties):
             self.count += 1
         return out

@@ -16,15 +16,19 @@ from torch import Tensor
 
 from specmon.core.models.cursors import REACH, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
+from specmon.core.models.likely import LikelyTokens
 from specmon.core.models.matmuls import matmuls_of
+from specmon.core.models.moves import SlotMoves
 from specmon.core.models.passes import (
     MAX_ROWS,
     BranchesOut,
     BranchStart,
     ChainOut,
+    LikelyOut,
     RowsOut,
     check_branches,
     check_chain,
+    check_places,
 )
 from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.replays import Replays
@@ -132,6 +136,17 @@ class _Branches:
 
     n_rows: int
     steps: int
+    batch: int
+    merge: Merge = UNTILED
+
+
+@dataclass(frozen=True)
+class _Likely:
+    """A line's last token fed, or none, and likely tokens after each place: what a graph of it is captured for."""
+
+    n_seen: int
+    feeds: bool
+    count: int
     merge: Merge = UNTILED
 
 
@@ -142,7 +157,7 @@ class StreamedPasses:
         graphs: capture each kind of pass once and replay it; False queues the same kernels one by one.
     """
 
-    chunk = PromptPasses.chunk
+    chunk, first_chunks = PromptPasses.chunk, PromptPasses.first_chunks
     whole_branches = True
 
     def __init__(self, model: StreamedModel, kv: KvCache, *, graphs: bool = True) -> None:
@@ -169,7 +184,9 @@ class StreamedPasses:
         self._device = device
         self._taps = TapBuffers(config.hidden_size, ROWS, device)
         self._logits: Tensor | None = None
-        self._branch_logits: dict[int, Tensor] = {}
+        self._branch_logits: dict[tuple[int, int], Tensor] = {}
+        self._likely: LikelyTokens | None = None
+        self.move = SlotMoves(kv, device, graphs=graphs)
         self._begun: tuple[_Rows, int | None] | None = None
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
@@ -206,37 +223,50 @@ class StreamedPasses:
         launches = self._start_at(_Chain(len(tokens), steps, logits, merge_for(end)), tokens, start)
         self._replays.wait()
         won = self._won.won
-        seen: Tensor | None = None
-        if logits and self._logits is not None:
-            seen = self._logits[len(tokens) - 1 :][:steps].clone()
-            launches = None if launches is None else launches + 1
         return ChainOut(
             tokens=won.tokens[:steps, 0].tolist(),
             probs=won.probs[:steps, 0].tolist(),
             margins=won.margins[:steps, 0].tolist(),
-            logits_SV=seen,
+            logits_SV=self._logit_buffer()[len(tokens) - 1 :][:steps] if logits else None,
             launches=launches,
             ran=won.ran(steps),
         )
 
-    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+    def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         check_branches(starts, steps, self._kv.n_slots)
         n_rows = len(starts)
         self._tokens_here[:n_rows] = [start.token for start in starts]
         self._branch_tables.start_at(starts, steps)
-        if steps not in self._branch_logits:  # made before anything is counted or captured
+        if (steps, batch) not in self._branch_logits:  # made before anything is counted or captured
             vocabulary = self._model.reference.config.vocab_size
-            self._branch_logits[steps] = torch.zeros(steps, ROWS, vocabulary, device=self._device)
-        shape = _Branches(n_rows, steps, merge_for(max(start.prefix for start in starts) + steps))
+            self._branch_logits[steps, batch] = torch.zeros(steps, ROWS, vocabulary, device=self._device)
+        shape = _Branches(n_rows, steps, batch, merge_for(max(start.prefix for start in starts) + steps))
         launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
         self._replays.wait()
         won = self._won.won
         return BranchesOut(
             tokens=won.tokens[:steps, :n_rows].T.tolist(),
             probs=won.probs[:steps, :n_rows].T.tolist(),
-            logits_KBV=self._branch_logits[steps][:, :n_rows].clone(),
-            launches=None if launches is None else launches + 1,
+            logits_KBV=self._branch_logits[steps, batch][:, :n_rows],
+            launches=launches,
             ran=won.ran(steps),
+        )
+
+    def likely(self, seen: Sequence[Tensor], token: int | None, position: int, count: int) -> LikelyOut:
+        n_places = check_places(seen, token)
+        if self._likely is None:
+            self._likely = LikelyTokens(self._model.reference.config.vocab_size, self._device)
+        self._likely.start_at(seen, count)
+        if token is not None:
+            self._tokens_here[0] = token
+            self._cursors.start_at(position)
+        merge = merge_for(position + 1) if token is not None else UNTILED
+        shape = _Likely(len(seen), token is not None, self._likely.count, merge)
+        launches = self._replays.run(shape, partial(self._enqueue_likely, shape, self._likely))
+        self._replays.wait()
+        tokens, probs = self._likely.here(n_places, count)
+        return LikelyOut(
+            tokens=tokens, probs=probs, logits_PV=self._likely.rows[:n_places], launches=launches
         )
 
     def queue(self, n_rows: int) -> None:
@@ -306,11 +336,26 @@ class StreamedPasses:
                 self._attention,
                 shape.n_rows,
                 won,
-                logits=self._branch_logits[shape.steps][step],
+                logits=self._branch_logits[shape.steps, shape.batch][step],
                 merge=shape.merge,
             )
             tokens = won.tokens
         self._won.bring(shape.steps)
+
+    def _enqueue_likely(self, shape: _Likely, likely: LikelyTokens) -> None:
+        if shape.feeds:
+            self._cursors.begin()
+            self._model.enqueue(
+                self._tokens,
+                self._cursors.first,
+                self._kv,
+                self._attention,
+                1,
+                self._won.here(0),
+                logits=likely.rows[shape.n_seen :],
+                merge=shape.merge,
+            )
+        likely.enqueue(shape.n_seen, shape.n_seen + shape.feeds)
 
     def _logit_buffer(self) -> Tensor:
         """Logits by position after the first row's, fp32; rows of a pass lie one after the other."""

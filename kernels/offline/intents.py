@@ -41,6 +41,7 @@ INTENTS: dict[str, Intent] = {
     "swiglu_kernel": _WEIGHTS,
     "head_kernel": _WEIGHTS,
     "winner_kernel": Intent(),
+    "gather_kernel": Intent(),
     "collect_kernel": Intent(),
     "pair_kernel": Intent(),
     "prompt_norm_kernel": Intent(),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from specmon.kernels.stream.embed import embed_kernel
+from specmon.kernels.stream.gather import gather_kernel
 from specmon.kernels.stream.head import head_kernel, winner_kernel
 from specmon.kernels.stream.qkv import qkv_kernel
 from specmon.kernels.stream.residual import residual_kernel
@@ -22,6 +23,7 @@ from specmon.kernels.stream.swiglu import swiglu_kernel
 from specmon.kernels.stream.winners import Winners
 
 _AHEAD = 4 << 20  # bytes
+_GATHERED = 2048  # numbers a program
 
 
 def launch_options(device: torch.device) -> dict[str, bool]:
@@ -275,3 +277,14 @@ def embed(
         tokens if stamps is None else stamps, n_rows,
         D=stream.width, BN=stream.tile, STAMP=stamps is not None and has_time(device), **launch_options(device),
     )  # fmt: skip
+
+
+def gather(addresses: Tensor, out: Tensor, n_rows: int) -> None:
+    """Fetch rows from where they lie, on `out`'s device.
+
+    Shapes: addresses [≥ n_rows] int64, where N contiguous fp32 numbers begin; out [≥ n_rows, N] fp32.
+    """
+    width = out.shape[1]
+    gather_kernel[(cdiv(width, _GATHERED), n_rows)](
+        addresses, out, N=width, BLOCK=_GATHERED, **launch_options(out.device)
+    )

@@ -10,6 +10,7 @@ from tests.tiny_models import TinyModels
 from specmon.core.decoders.setup import check_config
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.models.passes import ReferencePasses
 
 from .harness import Bench
 
@@ -97,6 +98,24 @@ def test_lanes_share_a_target_s_weights(tiny: TinyModels, bench: Bench) -> None:
 
     assert load("fp32", "cpu:0") is load("fp32", "cpu:1")
     assert load("fp32", "cpu:0") is not load("bf16", "cpu:0")
+
+
+def test_a_lane_runs_short_prompts_before_its_first_turn(
+    tiny: TinyModels, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a backend that captures asks for; a chunk longer than the context is cut."""
+    monkeypatch.setattr(ReferencePasses, "first_chunks", (64, 1000))
+    monkeypatch.setattr(ReferencePasses, "captures", True)
+    said: list[tuple[str, float | None]] = []
+    wanted = bench.lane(tiny.target(), "ar").decode().tokens
+    lane = bench.lane(tiny.target(), "ar", progress=lambda what, part: said.append((what, part)))
+
+    assert said[-3:] == [
+        ("capturing graphs: prompt 64", 0.0),
+        ("capturing graphs: prompt 1000", 1 / 3),
+        ("capturing graphs: verify 1 row", 2 / 3),
+    ]
+    assert lane.decode().tokens == wanted
 
 
 @pytest.mark.parametrize(("weights", "recipe"), [("gguf", "q4"), ("folder", "bf16")])

@@ -327,8 +327,10 @@ def test_capturing_says_what_it_captures(tiny: TinyModels, bench: Bench) -> None
     lane.close()
 
     assert [what for what in said if what.startswith("capturing")] == [
+        *(f"capturing graphs: draft prompt {size}" for size in (64, 128, 256)),
         "capturing graphs: draft 3 after 1 token",
         "capturing graphs: draft 3 after 2 tokens",
+        *(f"capturing graphs: prompt {size}" for size in (64, 128, 256)),
         "capturing graphs: verify 1 row",
         "capturing graphs: verify 4 rows",
     ]

@@ -19,6 +19,7 @@ from specmon.core.models.passes import (
     BranchesOut,
     BranchStart,
     ChainOut,
+    LikelyOut,
     Passes,
     ReferencePasses,
     RowsOut,
@@ -292,12 +293,14 @@ class CountedPasses:
     """Passes that say what they were asked for, and that each is one launch."""
 
     captures, chunk, runs_ahead, whole_branches = False, 256, False, False
+    first_chunks: tuple[int, ...] = ()
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
         self.asked: list[tuple[str, int, int, bool]] = []
 
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        self.asked.append(("prefill", len(ids_N), start, True))
         return self._passes.prefill(ids_N, start, taps)
 
     def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
@@ -314,10 +317,19 @@ class CountedPasses:
         self.asked.append((f"chain of {steps}", len(tokens), start, logits))
         return replace(self._passes.chain(tokens, start, steps, logits=logits), launches=1)
 
-    def branches(self, starts: Sequence[BranchStart], steps: int) -> BranchesOut:
+    def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         first = min(start.prefix for start in starts)
-        self.asked.append((f"{len(starts)} branches of {steps}", 1, first, True))
-        return replace(self._passes.branches(starts, steps), launches=2)
+        self.asked.append((f"{len(starts)} branches of {steps} in batch {batch}", 1, first, True))
+        return replace(self._passes.branches(starts, steps, batch), launches=1)
+
+    def likely(self, seen: Sequence[Tensor], token: int | None, position: int, count: int) -> LikelyOut:
+        self.asked.append((f"{count} likely tokens", len(seen) + (token is not None), position, True))
+        return replace(self._passes.likely(seen, token, position, count), launches=1)
+
+    def move(self, slots: Sequence[int], first: int) -> int | None:
+        self.asked.append(("move", len(slots), first, False))
+        self._passes.move(slots, first)
+        return 1
 
 
 @pytest.fixture
@@ -354,7 +366,7 @@ def test_a_draft_for_sd_is_one_chain_without_logits(counted: Counted) -> None:
         drafter.prepare((1,), K, lambda: 1, lambda: None)
 
 
-def test_a_draft_for_ssd_keeps_logits_and_feeds_its_last_token_while_it_prepares(counted: Counted) -> None:
+def test_a_draft_for_ssd_feeds_its_last_token_while_it_finds_likely_ones(counted: Counted) -> None:
     drafter, passes = counted(True)
     drafter.begin(START, None, 0)
     drafter.take_work()
@@ -365,13 +377,13 @@ def test_a_draft_for_ssd_keeps_logits_and_feeds_its_last_token_while_it_prepares
     drafter.prepare((0, 0, 0, 2), K, lambda: 1, lambda: None)
 
     n = len(START)
-    assert passes.asked == [(f"chain of {K}", 1, n - 1, True), ("rows", 1, n + K - 1, True)]
+    assert passes.asked == [(f"chain of {K}", 1, n - 1, True), ("3 likely tokens", K + 1, n + K - 1, True)]
     assert drafter.take_work().launches is None  # branches run on torch's ops
 
 
 @pytest.mark.parametrize(
     ("branches", "warmed"),
-    [(False, ["chain of 4", "chain of 4"]), (True, ["chain of 4", "rows"])],
+    [(False, ["chain of 4", "chain of 4"]), (True, ["chain of 4", "1 likely tokens", "move"])],
 )
 def test_warming_runs_what_a_turn_will_run(counted: Counted, branches: bool, warmed: list[str]) -> None:
     drafter, passes = counted(branches)
@@ -382,9 +394,25 @@ def test_warming_runs_what_a_turn_will_run(counted: Counted, branches: bool, war
     drafter.stepper.warm(4, guesses=branches, progress=lambda what, part: said.append(what))
 
     assert [kind for kind, *_ in passes.asked] == warmed
-    assert said == [
-        f"capturing graphs: draft 4 after {n}" for n in (["1 token"] if branches else ["1 token", "2 tokens"])
+    first, *others = said
+    assert first == "capturing graphs: draft 4 after 1 token"
+    assert others == [
+        f"capturing graphs: {'likely tokens after 4' if branches else 'draft 4 after 2 tokens'}"
     ]
+
+
+def test_warming_runs_short_prompts_first(counted: Counted) -> None:
+    drafter, passes = counted(False)
+    said: list[str] = []
+    passes.captures, passes.first_chunks = True, (64, 100_000)
+    stepper = drafter.stepper
+    assert isinstance(stepper, DraftModelStepper)
+
+    stepper.warm(4, guesses=False, progress=lambda what, part: said.append(what))
+
+    ran = [n for kind, n, *_ in passes.asked if kind == "prefill"]
+    assert (ran[0], sum(ran[1:])) == (64, stepper.kv.n_slots)
+    assert said[:2] == ["capturing graphs: draft prompt 64", "capturing graphs: draft prompt 100000"]
 
 
 def test_warming_drafts_as_many_branches_as_a_round(counted: Counted) -> None:
@@ -397,8 +425,13 @@ def test_warming_drafts_as_many_branches_as_a_round(counted: Counted) -> None:
         4, guesses=True, progress=lambda what, part: said.append(what), n_branches=MAX_ROWS + 1
     )
 
-    assert [kind for kind, *_ in passes.asked][2:] == ["1 branches of 4", f"{MAX_ROWS} branches of 4"]
-    assert said[1:] == ["capturing graphs: 1 branch of 4", f"capturing graphs: {MAX_ROWS} branches of 4"]
+    assert [kind for kind, *_ in passes.asked][1:] == [
+        f"{MAX_ROWS + 2} likely tokens",  # as many as one outcome may get, and the one that was proposed
+        "move",
+        f"{MAX_ROWS} branches of 4 in batch 0",
+        "1 branches of 4 in batch 1",
+    ]
+    assert said[2:] == [f"capturing graphs: {MAX_ROWS} branches of 4", "capturing graphs: 1 branch of 4"]
 
 
 @pytest.mark.parametrize(("fan_out", "batches"), [((2, 0, 1, 2), [5]), ((9, 8, 7, 10), [16, 16, 2])])
@@ -424,11 +457,30 @@ def test_branches_in_one_piece_are_those_of_single_steps(
         )
         assert one.proposal.probs == pytest.approx(other.proposal.probs, rel=1e-3)
     asked = [kind for kind, *_ in passes.asked if "branches" in kind]
-    assert asked == [f"{count} branches of {K}" for count in batches]
+    assert asked == [f"{count} branches of {K} in batch {i}" for i, count in enumerate(batches)]
     work = at_once.take_work()
     assert work.forwards == 1 + K * len(batches)  # the draft's last token, then the branches
     if len(batches) == 1:
         assert work.kv_bytes == stepwise.take_work().kv_bytes
+
+
+def test_a_round_of_ssd_knows_its_launches(counted: Counted) -> None:
+    """A hit: likely tokens, branches, the move. A miss: likely tokens, branches, the next draft."""
+    drafter, passes = counted(True)
+    passes.whole_branches = True
+    drafter.begin(START, None, 0)
+    proposal = drafter.draft(K)
+    drafter.take_work()
+
+    branch = drafter.prepare((1, 1, 1, 1), K, lambda: 1, lambda: None)[0]
+    drafter.adopt(Outcome(accepted=(), bonus=branch.bonus), branch)
+    launches = [drafter.take_work().launches]
+    drafter.prepare((1, 1, 1, 1), K, lambda: 1, lambda: None)
+    drafter.commit(Outcome(accepted=proposal.tokens[:1], bonus=90))
+    drafter.draft(K)
+    launches.append(drafter.take_work().launches)
+
+    assert launches == [3, 3]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -10,6 +10,7 @@ from tests.tiny_models import TinyModels
 from torch import Tensor
 
 from specmon.core.drafters.draft_model import DraftModelStepper
+from specmon.core.drafters.line import Line
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.passes import BranchStart, ReferencePasses
@@ -49,12 +50,17 @@ def branches(stepper: DraftModelStepper, token: int) -> Tensor:
     starts = [
         BranchStart(prefix=prefix, token=token, slots=slots) for prefix, slots in zip(*STARTS, strict=True)
     ]
-    lines = stepper.branches(starts, 2)
+    lines = stepper.branches(starts, [None, None], 2, 0)
     assert lines is not None
     return torch.cat(lines[0].logits)
 
 
-@pytest.mark.parametrize("run", [feed, long_feed, draft, step, branch_steps, branches])
+def likely(stepper: DraftModelStepper, token: int) -> Tensor:
+    line = Line(tokens=[token], logits=[torch.zeros(1, N_ROWS)], carries=[None])
+    return torch.tensor(stepper.likely(line, 5, 3).tokens)
+
+
+@pytest.mark.parametrize("run", [feed, long_feed, draft, step, branch_steps, branches, likely])
 def test_token_without_a_row_is_fed_as_the_last_one(
     tiny: TinyModels, run: Callable[[DraftModelStepper, int], Tensor]
 ) -> None:

@@ -13,9 +13,9 @@ from specmon.core.drafters.base import Outcome, Prepared, Work
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.draft_model import DraftModelStepper
+from specmon.core.drafters.line import Line
 from specmon.core.drafters.scripted import AccuracyPlan, PatternPlan, Plan, ScriptedDrafter, Step
 from specmon.core.models.passes import ReferencePasses
-from specmon.core.models.placement import Rows
 
 Features = Callable[[Sequence[int], int, int], Tensor]
 Make = Callable[[], ChainDrafter]
@@ -42,10 +42,10 @@ class Fed:
         self.fed += enumerate(tokens, first)
         return self._stepper.draft(tokens, first, features, count, **more)
 
-    def step(self, ids_R: Tensor, carry: Tensor | None, placement: Any) -> Any:
-        if isinstance(placement, Rows):
-            self.fed.append((placement.start + self._stepper.lag, int(ids_R)))
-        return self._stepper.step(ids_R, carry, placement)
+    def likely(self, line: Line, n_context: int, count: int) -> Any:
+        if line.fed < len(line.tokens):
+            self.fed.append((n_context + len(line.tokens) - 1, line.tokens[-1]))
+        return self._stepper.likely(line, n_context, count)
 
 
 class Verdict(NamedTuple):
@@ -226,13 +226,17 @@ def test_branches_in_one_piece_are_the_script_s_too(new_draft_model: Make, featu
 def test_hit_moves_the_slots_of_its_branch(turn: Start) -> None:
     playing = turn(Step(1, covered=True, rank=3))
     kv, lag = playing.inner.stepper.kv, playing.inner.stepper.lag
-    moved: list[tuple[list[int], int]] = []
-    move, kv.move = kv.move, lambda slots, first: (moved.append((slots.tolist(), first)), move(slots, first))  # type: ignore
+    moved: list[tuple[list[int], list[int]]] = []
+    move, kv.move = (
+        kv.move,
+        lambda slots, into: (moved.append((slots.tolist(), into.tolist())), move(slots, into)),
+    )  # type: ignore
 
     playing.round()
 
-    ((slots, first),) = moved
-    assert first == N_PROMPT + 1 - lag
+    ((slots, into),) = moved
+    first = N_PROMPT + 1 - lag
+    assert into == list(range(first, first + K))
     assert len(slots) == K
     assert slots[0] == N_PROMPT + K - lag + (4 + 2) * K  # the third branch after those of accepted_len 0
     assert torch.equal(kv.keys(0)[first], kv.keys(0)[slots[0]])

@@ -18,6 +18,7 @@ from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import BranchStart
 from specmon.core.models.placement import Rows
 from specmon.core.models.random_weights import PREFIX, SHAPES, RandomFile, RandomHead
 from specmon.core.models.recipe import resolve_recipe
@@ -129,13 +130,80 @@ def test_without_guesses_nothing_is_kept_and_the_draft_is_the_same(
     assert (bare.logits, bare.carries) == ([], [])
 
 
-def test_what_a_draft_keeps_is_its_callers(head: Eagle3Head, features_of: Features) -> None:
-    whole, _ = steppers(head)
-    first = whole.draft(TEXT[1:4], 1, features_of(TEXT, 0, 3), 3, guesses=True)
-    kept = [t.clone() for t in (*first.logits, *first.carries) if t is not None]
-    whole.draft(TEXT[4:9], 4, features_of(TEXT, 3, 8), 4, guesses=True)
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_likely_tokens_are_those_of_single_steps(head: Eagle3Head, features_of: Features, count: int) -> None:
+    """Its last token fed, then again with nothing to feed."""
+    features, found = features_of(TEXT, 0, 3), []
+    for stepper in steppers(head):
+        line = stepper.draft(TEXT[1:4], 1, features, count, guesses=True)
+        found.append([stepper.likely(line, 4, 4), stepper.likely(line, 4, 2)])
+        assert (line.fed, len(line.logits), len(line.carries)) == (count, count + 1, count + 1)
 
-    assert all(torch.equal(a, b) for a, b in zip([*first.logits, *first.carries], kept, strict=True))
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.tokens == theirs.tokens
+        for a, b in zip(mine.probs, theirs.probs, strict=True):
+            assert a == pytest.approx(b, rel=1e-3)
+
+
+def test_a_branch_drafts_what_the_line_would_with_its_carry(head: Eagle3Head, features_of: Features) -> None:
+    """Branches of the place after the draft's second token, in slots of no order; of two batches each keeps its own."""
+    whole, _ = steppers(head)
+    line = whole.draft(TEXT[1:4], 1, features_of(TEXT, 0, 3), 3, guesses=True)
+    whole.likely(line, 4, 3)
+    slots = [[20, 12, 17], [13, 25, 11]]
+    starts = [
+        BranchStart(prefix=5, token=token, slots=own) for token, own in ((60, slots[0]), (12, slots[1]))
+    ]
+    carry = line.carries[2]
+    both = whole.branches(starts, [carry, carry], 3, 0)
+    assert both is not None
+    again = whole.branches(starts[1:], [carry], 3, 1)
+    assert again is not None
+
+    for drafted, start in zip(both, starts, strict=True):
+        tokens, feature = [start.token], carry
+        for i, named in enumerate(drafted.tokens):
+            assert feature is not None
+            logits, feature = whole.step(torch.tensor(tokens[-1:], device=DEVICE), feature, Rows(5 + i, 1))
+            torch.testing.assert_close(drafted.logits[i], logits, rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(drafted.carries[i], feature, rtol=1e-3, atol=1e-3)
+            assert named == int(head.to_target[int(logits.argmax())])
+            tokens.append(named)
+        assert (drafted.fed, drafted.source) == (2, "predicted")
+    assert (again[0].tokens, again[0].probs) == (both[1].tokens, both[1].probs)
+    assert all(torch.equal(a, b) for a, b in zip(again[0].logits, both[1].logits, strict=True))
+    assert again[0].logits[0].data_ptr() != both[0].logits[0].data_ptr()
+
+
+def test_ssd_on_kernels_proposes_what_ssd_in_steps_does(head: Eagle3Head, features_of: Features) -> None:
+    """Hits and misses in turn: guesses, branches, and what follows an adopted branch."""
+    drafters = [ChainDrafter(stepper) for stepper in steppers(head)]
+    for drafter in drafters:
+        for kv in (drafter.stepper.kv.keys(0), drafter.stepper.kv.values(0)):
+            kv.zero_()  # steps multiply what a branch may not see by zero
+    text = list(TEXT[:6])
+    for drafter in drafters:
+        drafter.begin(text, features_of(text, 0, len(text) - 1), 0)
+    proposals = [drafter.draft(3) for drafter in drafters]
+    for accepted, hit in ((1, True), (3, True), (0, False), (2, True)):
+        found, wanted = (d.prepare((2, 1, 1, 2), 3, lambda: 1, lambda: None) for d in drafters)
+        assert [b.key for b in found] == [b.key for b in wanted]
+        assert [b.proposal.tokens for b in found if b.proposal] == [
+            b.proposal.tokens for b in wanted if b.proposal
+        ]
+        first, kept = len(text) - 1, proposals[0].tokens[:accepted]
+        at = next(i for i, b in enumerate(found) if b.accepted_len == accepted)
+        text += [*kept, found[at].bonus if hit else (7 * len(text)) % 90]
+        features = features_of(text, first, len(text) - 1)
+        outcome = Outcome(accepted=kept, bonus=text[-1], features_AF=features)
+        for i, (drafter, branch) in enumerate(zip(drafters, (found[at], wanted[at]), strict=True)):
+            if hit and branch.proposal is not None:
+                drafter.adopt(outcome, branch)
+                proposals[i] = branch.proposal
+            else:
+                drafter.commit(outcome)
+                proposals[i] = drafter.draft(3)
+        assert proposals[0].tokens == proposals[1].tokens
 
 
 def test_features_may_be_laid_out_otherwise(head: Eagle3Head, features_of: Features) -> None:
@@ -256,3 +324,27 @@ def test_a_draft_is_one_launch_once_it_is_captured(head: Eagle3Head, features_of
         assert stepper.draft(TEXT[1 : 1 + n_rows], 1, near[:n_rows], 3, guesses=False).launches == 1
     far = stepper.draft(TEXT[1:3], 1, near[:2].cpu(), 3, guesses=False)
     assert far.launches == 2  # the features' copy
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a CUDA device")
+def test_a_round_of_ssd_is_a_graph_a_piece(head: Eagle3Head, features_of: Features) -> None:
+    """Likely tokens and branches; after a hit also the move, and the accepted tokens fed again."""
+    kv = cache(head.config)
+    stepper = Eagle3Stepper(head, kv, "tiny", StreamedEagle3(head, kv))
+    stepper.warm(3, guesses=True, progress=lambda what, part: None, n_branches=4)
+    drafter, text = ChainDrafter(stepper), list(TEXT[:6])
+    drafter.begin(text, features_of(text, 0, 5).to(DEVICE), 0)
+    drafter.draft(3)
+    drafter.take_work()
+
+    branch = drafter.prepare((1, 1, 1, 1), 3, lambda: 1, lambda: None)[0]
+    launches = [drafter.take_work().launches]
+    text.append(branch.bonus)
+    near = features_of(text, 5, 6).to(DEVICE)
+    drafter.adopt(Outcome(accepted=(), bonus=branch.bonus, features_AF=near), branch)
+    launches.append(drafter.take_work().launches)
+    drafter.prepare((1, 1, 1, 1), 3, lambda: 1, lambda: None)
+    launches.append(drafter.take_work().launches)
+
+    assert launches == [2, 1, 3]

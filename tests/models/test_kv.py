@@ -44,7 +44,7 @@ def slots(kv: KvCache, layer: int) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("source", [[5, 6, 7], [3, 4, 5], [7, 2, 7]])
 def test_moved_slots_land_in_order_in_every_layer(kv: KvCache, source: list[int]) -> None:
     """Source and destination may overlap."""
-    kv.move(torch.tensor(source), 2)
+    kv.move(torch.tensor(source), torch.tensor([2, 3, 4]))
 
     expected = [0, 1, *source, 5, 6, 7]
     for layer in range(2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 import torch
 from triton import knobs
 
@@ -24,9 +25,10 @@ def test_kernels_copies_and_arithmetic_count_and_views_do_not() -> None:
         torch.add(a, b.T, out=out)
         out.copy_(a, non_blocking=True)
         a.view(torch.int32)[0].select(0, 1)
+        a.topk(2)
         a_kernel()
 
-    assert count_launches(queue) == 5
+    assert count_launches(queue) == 6
     assert count_launches(lambda: None) == 0
 
 
@@ -49,3 +51,16 @@ def test_work_without_a_gpu_is_queued_each_time_and_not_counted() -> None:
 
     assert runs == [1, 2]
     assert not replays.captures
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("repeat", [True, False])
+def test_work_is_done_twice_when_it_is_captured_only_where_it_may_be(repeat: bool) -> None:
+    device = torch.device("cuda:0")
+    done = torch.zeros(1, device=device)
+    replays = Replays(device, graphs=True, repeat=repeat)
+
+    launches = [replays.run("shape", lambda: done.add_(1)) for _ in range(2)]  # type: ignore[arg-type, return-value]
+
+    assert (launches, int(done)) == (([2, 1], 3) if repeat else ([1, 1], 2))

@@ -109,7 +109,7 @@ def test_a_moved_branch_is_the_main_line(build: Build) -> None:
         fill(slots, n_layers, 253)
         passes.rows(LINE, 253, (), logits=False)
     drafted = batch.branches(starts, steps).tokens[2]
-    kv.move(torch.tensor(starts[2].slots, device=streamed.reference.device), starts[2].prefix)
+    batch.move(starts[2].slots, starts[2].prefix)
     alone.chain([starts[2].token], starts[2].prefix, steps, logits=False)
 
     after = starts[2].prefix + steps
@@ -193,4 +193,4 @@ def test_a_batch_of_branches_is_one_graph(build: Build) -> None:
     starts = branches_after(20, 6, 3)
     passes.branches(starts, 3)
 
-    assert passes.branches(starts, 3).launches == 2  # the graph, and the copy of its logits
+    assert passes.branches(starts, 3).launches == 1

@@ -203,9 +203,6 @@ def test_buffers_hold_nothing_of_the_request_before(build: Build) -> None:
     used, fresh = (StreamedPasses(streamed_model, cache(streamed_model.reference)) for _ in range(2))
     used.prefill(torch.tensor([90, 2, 41] * 5, device=device), 0, ())
     used.chain([8, 9, 10], 15, 6, logits=True)
-    kept = used.chain([8], 15, 2, logits=True)
-    assert kept.logits_SV is not None
-    before = kept.logits_SV.clone()
     used.rows([60] * 16, 15, (), logits=True)
 
     for passes in (used, fresh):
@@ -213,7 +210,6 @@ def test_buffers_hold_nothing_of_the_request_before(build: Build) -> None:
     again, first = (passes.chain(TOKENS[:1], len(PROMPT), 4, logits=True) for passes in (used, fresh))
 
     assert (again.tokens, again.probs, again.margins) == (first.tokens, first.probs, first.margins)
-    assert torch.equal(kept.logits_SV, before)  # a draft's logits are its caller's
     assert again.logits_SV is not None
     assert first.logits_SV is not None
     assert torch.equal(again.logits_SV, first.logits_SV)

@@ -1,0 +1,59 @@
+"""The likeliest tokens after several places of a line, found on the device in one piece of work.
+
+Each place has a row of logits. Rows lie where earlier passes left them; a kernel fetches them by their addresses, so that
+one graph serves a line whichever pass drafted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specmon.core.models.passes import MAX_ROWS
+from specmon.kernels.head.reference import top_rows
+from specmon.kernels.stream.launch import gather
+
+
+class LikelyTokens:
+    """Up to 16 rows of logits over `n_tokens`, and the likeliest tokens of each.
+
+    `count` of them are found, as many as were ever asked for: fan-outs that change from round to round share a graph.
+
+    Args:
+        names: token ids of the logits [n_tokens] int64; without it a logit's number is its token.
+    """
+
+    def __init__(self, n_tokens: int, device: torch.device, names: Tensor | None = None) -> None:
+        self._n_tokens, self._names, self._pinned = n_tokens, names, device.type == "cuda"
+        self.rows = torch.zeros(MAX_ROWS, n_tokens, device=device)
+        self._addresses = torch.zeros(MAX_ROWS, dtype=torch.int64, pin_memory=self._pinned)
+        self._addresses_here = self._addresses.numpy()
+        self.count = 0
+        self._make_room(1)
+
+    def start_at(self, seen: Sequence[Tensor], count: int) -> None:
+        """The rows to fetch, [1, n_tokens] fp32 each, and how many tokens to find; no work may be under way."""
+        self._addresses_here[: len(seen)] = [row.data_ptr() for row in seen]
+        self._make_room(min(count, self._n_tokens))
+
+    def _make_room(self, count: int) -> None:
+        if count > self.count:
+            self.count = count
+            shape = MAX_ROWS, count
+            self._tokens = torch.zeros(shape, dtype=torch.int64, pin_memory=self._pinned)
+            self._probs = torch.zeros(shape, pin_memory=self._pinned)
+
+    def enqueue(self, n_seen: int, n_rows: int) -> None:
+        """Queue it: fetch the first `n_seen` rows, and find the likeliest tokens of `n_rows`."""
+        if n_seen:
+            gather(self._addresses, self.rows, n_seen)
+        index, probs = top_rows(self.rows[:n_rows], self.count)
+        tokens = index if self._names is None else self._names[index]
+        self._tokens[:n_rows].copy_(tokens, non_blocking=True)
+        self._probs[:n_rows].copy_(probs, non_blocking=True)
+
+    def here(self, n_rows: int, count: int) -> tuple[list[list[int]], list[list[float]]]:
+        """Tokens and probabilities on the host, best first, once the work is done."""
+        return self._tokens[:n_rows, :count].tolist(), self._probs[:n_rows, :count].tolist()

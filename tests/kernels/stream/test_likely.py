@@ -1,0 +1,167 @@
+"""Likely tokens after each place of a line in one piece: what single rows and the library's top-k give, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from specmon.core.drafters.base import Outcome
+from specmon.core.drafters.chain import ChainDrafter
+from specmon.core.drafters.draft_model import DraftModelStepper
+from specmon.core.models.build import build_transformer
+from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.kv import KvCache
+from specmon.core.models.likely import LikelyTokens
+from specmon.core.models.passes import BranchStart, LikelyOut, ReferencePasses
+from specmon.core.models.recipe import Recipe
+from specmon.core.models.streamed import StreamedModel, StreamedPasses
+from specmon.kernels.head.reference import top_rows
+from specmon.kernels.stream.launch import gather
+
+DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+FP32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
+TEXT = [5, 9, 23]
+K = 2
+
+
+@pytest.fixture(scope="module")
+def streamed(tiny: Any) -> StreamedModel:
+    file = HfFolder(tiny.target("qwen3"))
+    return StreamedModel(
+        build_transformer(file, FP32, str(DEVICE), max_positions=700, progress=lambda what, part: None)
+    )
+
+
+def cache(model: StreamedModel) -> KvCache:
+    made = KvCache.of(model.reference.config, n_slots=640, dtype=torch.float32, device=DEVICE)
+    made.poison(0)
+    return made
+
+
+class Stepwise(StreamedPasses):
+    """The same rows, with likely tokens found one launch after the other."""
+
+    def likely(self, seen: Sequence[Tensor], token: int | None, position: int, count: int) -> LikelyOut:
+        rows = [row.clone() for row in seen]
+        if token is not None:
+            logits = self.rows([token], position, (), logits=True).logits_RV
+            assert logits is not None
+            rows.append(logits.clone())
+        tokens, probs = top_rows(torch.cat(rows), count)
+        return LikelyOut(
+            tokens=tokens.tolist(), probs=probs.tolist(), logits_PV=torch.cat(rows), launches=None
+        )
+
+
+def begun(passes: StreamedPasses) -> StreamedPasses:
+    passes.rows(TEXT, 0, (), logits=False)
+    return passes
+
+
+def test_rows_are_gathered_from_wherever_they_lie() -> None:
+    width = 5000  # more than one program takes, and no multiple of it
+    out = torch.zeros(16, width, device=DEVICE)
+    source = torch.randn(3, 7, width, device=DEVICE)
+    rows = [source[2, 4], source[0, 6], out[2]]
+    out[2] = 7.0
+    wanted = torch.stack(rows)
+    addresses = torch.tensor([row.data_ptr() for row in rows] + [0] * 13)
+    gather(addresses.pin_memory() if DEVICE.type == "cuda" else addresses, out, 3)
+
+    assert torch.equal(out[:3], wanted)
+    assert not out[3:].any()
+
+
+def test_likely_tokens_are_the_librarys(streamed: StreamedModel) -> None:
+    """After a draft, after each batch of branches, and with nothing left to feed."""
+    whole, stepwise = (
+        begun(StreamedPasses(streamed, cache(streamed))),
+        begun(Stepwise(streamed, cache(streamed))),
+    )
+    n = len(TEXT)
+    starts = [
+        [BranchStart(prefix=n, token=token, slots=range(first, first + K))]
+        for token, first in ((40, n + 10), (41, n + 20))
+    ]
+    found = []
+    for passes in (whole, stepwise):
+        drafted = passes.chain([31], n, K, logits=True)
+        assert drafted.logits_SV is not None
+        line = torch.split(drafted.logits_SV.clone(), 1)  # steps write where they lie
+        outs = [passes.likely(line, drafted.tokens[-1], n + K, count) for count in (3, 6)]
+        outs.append(passes.likely(torch.split(outs[-1].logits_PV, 1), None, n + K, 4))
+        kept = [passes.branches(own, K, batch) for batch, own in enumerate(starts)]
+        for out, (own,) in zip(kept, starts, strict=True):
+            passes.move(own.slots, n)
+            seen = [step[:1] for step in out.logits_KBV]
+            outs.append(passes.likely(seen, out.tokens[0][-1], n + K, 3))
+        found.append([(out.tokens, out.probs) for out in outs])
+
+    assert found[0] == found[1]
+    assert [len(tokens) for tokens, _ in found[0]] == [K + 1] * 5
+    assert found[0][-1] != found[0][-2]
+
+
+def test_no_more_tokens_are_found_than_there_are() -> None:
+    likely = LikelyTokens(5, DEVICE)
+    likely.rows[:2] = torch.randn(2, 5, device=DEVICE)
+    likely.start_at([], 9)
+    likely.enqueue(0, 2)
+
+    tokens, probs = likely.here(2, 9)
+
+    assert [sorted(row) for row in tokens] == [[0, 1, 2, 3, 4]] * 2
+    assert [sum(row) for row in probs] == pytest.approx([1.0, 1.0])
+
+
+def test_drafts_and_branches_are_those_of_single_steps(streamed: StreamedModel) -> None:
+    """Round after round, on hits and misses: tokens, probabilities and guesses."""
+    drafters = []
+    for kind in (StreamedPasses, Stepwise):
+        kv = cache(streamed)
+        drafters.append(ChainDrafter(DraftModelStepper(streamed.reference, kv, kind(streamed, kv), "tiny")))
+    for drafter in drafters:
+        drafter.begin(TEXT, None, 0)
+    proposals = [drafter.draft(K) for drafter in drafters]
+    for accepted_len, hit in ((K, True), (1, False)):
+        assert proposals[0] == proposals[1]
+        prepared = [drafter.prepare((2, 0, 1), K, lambda: 1, lambda: None) for drafter in drafters]
+        assert prepared[0] == prepared[1]
+        accepted = proposals[0].tokens[:accepted_len]
+        for i, drafter in enumerate(drafters):
+            branch = next((b for b in prepared[i] if b.accepted_len == accepted_len), None)
+            if hit and branch is not None and branch.proposal is not None:
+                drafter.adopt(Outcome(accepted=accepted, bonus=branch.bonus), branch)
+                proposals[i] = branch.proposal
+            else:
+                drafter.commit(Outcome(accepted=accepted, bonus=88))
+                proposals[i] = drafter.draft(K)
+    assert proposals[0] == proposals[1]
+
+
+@pytest.mark.parametrize(("n_seen", "token"), [(0, None), (16, 3), (17, None)])
+def test_places_that_cannot_be_are_refused(streamed: StreamedModel, n_seen: int, token: int | None) -> None:
+    seen = [torch.zeros(1, streamed.reference.config.vocab_size, device=DEVICE)] * n_seen
+    for passes in (
+        StreamedPasses(streamed, cache(streamed)),
+        ReferencePasses(streamed.reference, cache(streamed)),
+    ):
+        with pytest.raises(ValueError, match="places of a line cannot be: 1 to 16"):
+            passes.likely(seen, token, 0, 2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a CUDA device")
+def test_likely_tokens_and_a_move_are_a_graph_each(streamed: StreamedModel) -> None:
+    passes = begun(StreamedPasses(streamed, cache(streamed)))
+    for _ in range(2):
+        drafted = passes.chain([31], len(TEXT), K, logits=True)
+        assert drafted.logits_SV is not None
+        likely = passes.likely(torch.split(drafted.logits_SV, 1), drafted.tokens[-1], len(TEXT) + K, 3)
+        moved = passes.move([100, 101], len(TEXT))
+
+    assert (drafted.launches, likely.launches, moved) == (1, 1, 1)
