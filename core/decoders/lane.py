@@ -9,6 +9,7 @@ import torch
 
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.fan_out import FanOut
+from specmon.core.decoders.queued import MOST_EOS, queued_rounds
 from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
 from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
@@ -16,11 +17,12 @@ from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import open_clock
 from specmon.core.drafters.base import Proposal
-from specmon.core.drafters.link import DraftLink
+from specmon.core.drafters.link import DraftLink, WorkerLink
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
 from specmon.core.models.pool import ModelPool, Progress
+from specmon.core.models.queued import QueuedRounds
 
 
 class DecodeLane:
@@ -63,6 +65,7 @@ class DecodeLane:
                 progress(f"loading draft {config.draft}", None)
                 assert self._link.info
             progress("warming up", None)
+            self._queued = self._open_queued()
             self._warm(progress)
         except BaseException:
             self.close()
@@ -294,12 +297,16 @@ class DecodeLane:
         )
 
     def _rounds(self, run: Run, config: LaneConfig) -> Iterator[Event]:
-        if self._link is None:
+        link = self._link
+        if link is None:
             yield from ar_rounds(run)
         elif config.decoder == "sd":
-            yield from sd_rounds(run, self._link, config.draft_len)
+            yield from sd_rounds(run, link, config.draft_len)
         else:
-            yield from ssd_rounds(run, self._link, config.draft_len, self._fan_out(config))
+            fan_out = self._fan_out(config)
+            if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy:
+                yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
+            yield from ssd_rounds(run, link, config.draft_len, fan_out)
 
     def _fan_out(self, config: LaneConfig) -> FanOut:
         """For drafts of this length; what it learned in earlier turns stays."""
@@ -322,10 +329,27 @@ class DecodeLane:
             truth += sheet.emitted
         return truth
 
+    def _open_queued(self) -> QueuedRounds | None:
+        """Rounds that two GPUs run without the host between them, where the backend and the drafter allow it.
+
+        A drafter that needs the target's features, or may propose less than asked for, is served by the host.
+        """
+        link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
+        if self.config.decoder != "ssd" or not isinstance(link, WorkerLink) or not on_gpus:
+            return None
+        always_whole = link.info.kind in ("draft_model", "scripted") and not link.info.tap_layers
+        few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
+        if not (always_whole and few_eos and self._target.runs_ahead and self.config.graphs):
+            return None
+        return self._target.queued_rounds(link.board())
+
     def _warm(self, progress: Progress) -> None:
         taps = self._link.info.tap_layers if self._link else ()
         row_counts = (1,) if self._link is None else (1, self.config.draft_len + 1)
         with torch.inference_mode():
             self._target.warm(row_counts, taps, progress)
+            if self._queued is not None:
+                progress(f"capturing graphs: rounds of {self.config.draft_len}", 1.0)
+                self._queued.warm(self.config.draft_len)
             if self._device_clock is not None:
                 self._device_clock.measure(t=self._clock(), lane=0, turn=0)  # compiles

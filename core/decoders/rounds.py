@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.run import Run
 from specmon.core.decoders.sheet import Sheet
-from specmon.core.drafters.base import Proposal
+from specmon.core.drafters.base import Branches, Outcome, Proposal
 from specmon.core.drafters.link import DraftLink
 from specmon.core.events import Event, Span, SpanKind
 
@@ -76,6 +76,30 @@ def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
     yield from telling.tell()
 
 
+def conclude(
+    run: Run,
+    sheet: Sheet,
+    branches: Branches,
+    widths: tuple[int, ...],
+    outcome: Outcome,
+    fan_out: FanOut | None,
+) -> Proposal | None:
+    """Note what became of a round's branches, as many as `widths` asked for; `fan_out` learns from it.
+
+    Returns: the next draft, None where no branch is for the outcome.
+    """
+    sheet.branched(branches, widths)
+    hit = branches.hit(outcome)
+    miss = branches.miss(outcome) if hit is None else None
+    if run.stop_reason is None:
+        sheet.succeeded(hit, miss)
+    chosen = branches.prepared[hit] if hit is not None else None
+    if fan_out is not None and sheet.bonus is not None:
+        width = 0 if miss == "late" else widths[sheet.accepted_len]
+        fan_out.saw(sheet.accepted_len, width, chosen.rank if chosen else None)
+    return chosen.proposal if chosen else None
+
+
 def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: FanOut) -> Iterator[Event]:
     """Speculative speculative decoding: while the target verifies, the draft device prepares the next draft.
 
@@ -107,16 +131,8 @@ def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: FanOut) -> It
         outcome = run.verify(sheet)
         link.outcome(outcome)
         branches = link.branches()
-        sheet.branched(branches, widths)
-        hit = branches.hit(outcome)
-        miss = branches.miss(outcome) if hit is None else None
-        if run.stop_reason is None:
-            sheet.succeeded(hit, miss)
-        chosen = branches.prepared[hit] if hit is not None else None
-        if sheet.bonus is not None and len(proposal.tokens) == draft_len:
-            width = 0 if miss == "late" else widths[sheet.accepted_len]
-            fan_out.saw(sheet.accepted_len, width, chosen.rank if chosen else None)
-        ready = chosen.proposal if chosen else None
+        whole = len(proposal.tokens) == draft_len
+        ready = conclude(run, sheet, branches, widths, outcome, fan_out if whole else None)
         kind: SpanKind = "wait" if branches.t1 > sheet.t1 else "handoff"
         handed_over = (
             [] if run.drain(sheet) else [Span(0, "main", kind, sheet.t1, run.clock(), sheet.index + 1)]

@@ -78,11 +78,10 @@ class Run:
 
     def open_round(self, draft_len: int = 0) -> Sheet:
         """Start the next round where the last one ended; the draft is shortened where the context would run out."""
-        room = self._limits.context_length - len(self.target.held) - 2
         return Sheet(
             index=self._n_rounds,
             t0=self._now,
-            requested_k=max(0, min(draft_len, room)),
+            requested_k=max(0, min(draft_len, self.room)),
             draft_device=self._draft_device,
             drafter=self._drafter,
         )
@@ -99,10 +98,42 @@ class Run:
         """Go on after a pause: the next round starts now."""
         self.pausing, self._now = False, self.clock()
 
+    @property
+    def pending(self) -> int:
+        """The last token emitted, which is in no cache yet."""
+        return self._pending
+
+    @property
+    def room(self) -> int:
+        """Tokens a draft may have now, so that the text cannot outgrow the context."""
+        return self._limits.context_length - len(self.target.held) - 2
+
+    @property
+    def left(self) -> int:
+        """Tokens that may still be emitted."""
+        return self._limits.max_new_tokens - self.n_tokens
+
+    @property
+    def is_greedy(self) -> bool:
+        return self._chooser.is_greedy
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        return self._limits.eos_ids
+
+    @property
+    def clock_is_due(self) -> bool:
+        """Whether the device's clock is to be measured."""
+        return self._device_clock is not None and self._device_clock.is_due(self._now)
+
+    def host_time(self, stamp: int) -> int | None:
+        """When the target's device stamped (ns), None where its clock is not known."""
+        return None if self._device_clock is None else self._device_clock.host(stamp)
+
     def sync_clock(self) -> Iterator[Event]:
         """Measure the device's clock when that is due; the device must be idle."""
         clock = self._device_clock
-        if clock is not None and clock.is_due(self._now):
+        if clock is not None and self.clock_is_due:
             yield clock.measure(t=self.clock(), lane=self._lane, turn=self._turn)
 
     def begin(self, sheet: Sheet, proposal: Proposal) -> None:
@@ -115,22 +146,30 @@ class Run:
 
         Returns: the tokens that stay and the features of their rows, as the drafter needs to know them.
         """
-        proposal = sheet.proposal
         t0 = sheet.begun if self.target.runs_ahead else self.clock()
-        tokens = [self._pending, *proposal.tokens]
         verified = self.target.end(self._chooser)
-        t1 = self.clock()
+        return self.accept(sheet, verified, t0, self.clock())
+
+    def accept(
+        self, sheet: Sheet, verified: Verified, t0: int, t1: int, settled: int | None = None
+    ) -> Outcome:
+        """Take in what a verification between t0 and t1 chose, as `verify` does.
+
+        `settled`: when the device itself did so (host time); else the host does now.
+        """
+        proposal = sheet.proposal
+        tokens = [self._pending, *proposal.tokens]
         accepted_len = _agreeing(proposal.tokens, verified.choices)
         emitted, text = self._emit([*proposal.tokens[:accepted_len], verified.choices[accepted_len]])
         self._fill(sheet, verified, accepted_len, emitted, text)
         self.target.keep(tokens[: len(emitted)])
         self._pending, self._n_rounds = emitted[-1], self._n_rounds + 1
-        sheet.t1 = self._now = self.clock()
+        sheet.t1 = self._now = self.clock() if settled is None else settled
         sheet.kv_len = len(self.target.held)
         clock = self._device_clock
         began, ended = clock.within(verified.rows.ran, t0, t1) if clock is not None else (t0, t1)
         sheet.span(0, "verify", began, ended)
-        sheet.span(0, "accept", t1, sheet.t1)
+        sheet.span(0, "accept", t1 if settled is None else ended, sheet.t1)
         features = verified.rows.features_RF
         features = features[: len(emitted)] if features is not None else None
         sheet.draft_handoff_bytes = _TOKEN_BYTES * len(emitted) + (

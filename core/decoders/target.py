@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from specmon.core.decoders.choose import Chooser
+from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, RowsOut
 from specmon.core.models.pool import LoadedModel, Progress
 from specmon.core.models.prefill import chunk_plan
+from specmon.core.models.queued import QueuedRounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,12 @@ class Target:
             if last:
                 choice = chooser.choose(logits, [len(tokens)])[0]
             yield PrefilledChunk(start=first, length=length, choice=choice, features_NF=features)
+
+    def queued_rounds(self, shared: SharedBoard) -> QueuedRounds | None:
+        """Rounds that the device runs one after another on a board, where the backend can."""
+        if self.device.type == "cuda":
+            shared.pin()
+        return self._passes.queued_rounds(shared.board, shared.memory)
 
     def begin(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> None:
         """Start on `tokens` (the pending token, then the draft) as rows at the cursor, where the backend runs by itself."""

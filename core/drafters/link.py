@@ -18,6 +18,7 @@ from torch import Tensor
 from specmon.core.device_clock import DeviceClock
 from specmon.core.drafters.base import Answer, Branches, Drafted, Drafter, DrafterInfo, Outcome, Settled
 from specmon.core.drafters.desk import Desk
+from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.endings import ended_by
 from specmon.core.errors import SpecmonError
 from specmon.core.models.pool import Progress, unwatched
@@ -147,6 +148,7 @@ class WorkerLink:
     ) -> None:
         self._device = device
         self._progress = progress or unwatched
+        self._board: SharedBoard | None = None
         self._work = (build, arguments, device, core, time.monotonic_ns() - clock(), progress is not None)
         self._start()
 
@@ -163,6 +165,8 @@ class WorkerLink:
         self._info: DrafterInfo | None = None
         self._begun = 0
         self._settled: deque[Settled] = deque()
+        if self._board is not None:
+            self._send("board", self._board.memory)
 
     @property
     def info(self) -> DrafterInfo:
@@ -207,6 +211,31 @@ class WorkerLink:
 
     def settled(self) -> Settled:
         return self._settled.popleft() if self._settled else self._answer(Settled)
+
+    # --- rounds that the target's device runs one after another -----------------------------------------------
+
+    def board(self) -> SharedBoard:
+        """The board on which the worker and the target's device hand over."""
+        if self._board is None:
+            self._board = SharedBoard()
+            self._send("board", self._board.memory)
+        return self._board
+
+    def round(self, serial: int, fan_out: tuple[int, ...], draft_len: int) -> None:
+        """A round is queued: let its branches be prepared, and drafted after it where none is for its outcome.
+
+        `branches` and `settled` are answered, and after a miss `drafted`; the outcome is the device's to tell.
+        """
+        self._send("round", serial, fan_out, draft_len)
+
+    def drafted(self) -> Drafted:
+        """After `branches` and `settled` of a round that missed: the draft made after it."""
+        return self._answer(Drafted)
+
+    def check(self) -> None:
+        """Raises: SpecmonError where the worker is gone."""
+        if not self._process.is_alive():
+            raise self._death()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

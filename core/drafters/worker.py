@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,6 +17,7 @@ from specmon.core.device_clock import open_clock
 from specmon.core.drafters.base import Answer, Drafter, Outcome
 from specmon.core.drafters.desk import Desk
 from specmon.core.errors import SpecmonError
+from specmon.kernels.relay.board import Board, key_of
 
 
 def run_worker(
@@ -74,8 +76,9 @@ class Worker:
         self._desk = desk
         self._zero = clock_zero
         self._early: tuple[Outcome, int] | None = None
-        self._unread: tuple[str, list[Any]] | None = None
+        self._unread: deque[tuple[str, list[Any]]] = deque()
         self._begun = 0
+        self._board: Board | None = None
 
     def serve(self) -> None:
         while True:
@@ -83,13 +86,12 @@ class Worker:
 
     def answer(self) -> None:
         """Wait for the next message and do what it asks."""
-        kind, body = self._unread or self._read()
-        self._unread = None
+        kind, body = self._unread.popleft() if self._unread else self._read()
         self._handle(kind, body)
 
     @property
     def has_mail(self) -> bool:
-        return self._unread is not None or self._pipe.poll(0)
+        return bool(self._unread) or self._pipe.poll(0)
 
     def _read(self) -> tuple[str, list[Any]]:
         kind, *body = self._pipe.recv()
@@ -109,6 +111,10 @@ class Worker:
             if self._early is not None:
                 (outcome, received), self._early = self._early, None
                 self._settle(outcome, received)
+        elif kind == "board":
+            self._board = Board(body[0].numpy())
+        elif kind == "round":
+            self._round(*body)
         elif kind == "outcome":
             self._settle(_outcome(body), time.monotonic_ns() - self._zero)
         else:
@@ -124,13 +130,57 @@ class Worker:
 
     def _arrived(self) -> Outcome | None:
         """The outcome, if it came while branches are being prepared; a turn that was given up has none: another begins."""
-        if self._early is None and self._unread is None and self._pipe.poll(0):
+        if self._early is None and not self._unread and self._pipe.poll(0):
             kind, body = self._read()
             if kind == "outcome":
                 self._early = _outcome(body), time.monotonic_ns() - self._zero
             else:
-                self._unread = kind, body
+                self._unread.append((kind, body))
         return self._early[0] if self._early else None
+
+    # --- rounds that the target's device runs one after another -----------------------------------------------
+
+    def _round(self, serial: int, fan_out: tuple[int, ...], draft_len: int) -> None:
+        """Prepare branches for a queued round, wait for its outcome, and draft where no branch was for it.
+
+        Each is on the board before the engine is told, since the target's device waits for it.
+        """
+        assert self._board is not None
+        branches = self._desk.prepare(fan_out, draft_len, lambda: self._told(serial))
+        finished = [b for b in branches.prepared if b.proposal is not None]
+        tokens = [b.proposal.tokens for b in finished if b.proposal is not None]
+        self._board.put_branches(serial, [key_of(*b.key) for b in finished], tokens)
+        self._answer(branches)
+        outcome = self._await_outcome(serial)
+        if outcome is None:
+            return
+        settled = self._desk.settle(outcome, time.monotonic_ns() - self._zero)
+        assert settled is not None
+        if branches.hit(outcome) is None:
+            drafted = self._desk.draft(draft_len)
+            self._board.put_draft(serial, drafted.proposal.tokens)
+            self._answer(settled)
+            self._answer(drafted)
+        else:
+            self._answer(settled)
+
+    def _told(self, serial: int) -> Outcome | None:
+        """A queued round's outcome, if the target's device has told it."""
+        assert self._board is not None
+        if not self._board.has_record(serial):
+            return None
+        record = self._board.record(serial)
+        return Outcome(accepted=tuple(record.draft[: record.accepted_len]), bonus=record.bonus)
+
+    def _await_outcome(self, serial: int) -> Outcome | None:
+        """Wait for it; None where the round is discarded, or the engine goes on to other things than rounds."""
+        assert self._board is not None
+        while not self._board.has_record(serial):
+            if self._pipe.poll(0):
+                self._unread.append(self._read())
+            if any(kind != "round" for kind, _ in self._unread):
+                return None
+        return None if self._board.record(serial).discarded else self._told(serial)
 
 
 def _outcome(body: list[Any]) -> Outcome:

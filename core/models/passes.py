@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +18,10 @@ from specmon.core.models.placement import Chunk, Rows, branch_step
 from specmon.core.models.prefill import CHUNK
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.head.reference import argmax_rows, top2_margin, top_rows
+
+if TYPE_CHECKING:
+    from specmon.core.models.queued import QueuedRounds
+    from specmon.kernels.relay.board import Board
 
 #: Rows of one decode pass: the recipe's fixed row count.
 MAX_ROWS = 16
@@ -115,6 +119,13 @@ class Passes(Protocol):
     #: Whether the first use of a kind of pass captures a graph.
     captures: bool
 
+    def queued_rounds(self, board: Board, memory: Tensor) -> QueuedRounds | None:
+        """Rounds of this sequence that the device runs one after another, where it can.
+
+        `memory` [board.TOTAL] int64 is the board's. No other pass may run while a round is under way.
+        """
+        ...
+
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         """Run one chunk from position `start`. Returns: logits [1, V] after its last token, features [N, F] or None."""
         ...
@@ -203,6 +214,9 @@ class ReferencePasses:
     def __init__(self, model: Transformer, kv: KvCache) -> None:
         self._model, self._kv = model, kv
         self._begun: Callable[[], RowsOut] | None = None
+
+    def queued_rounds(self, board: Board, memory: Tensor) -> None:
+        """The host runs each."""
 
     def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
         self._begun = partial(self.rows, tokens, start, taps, logits=logits)  # run when they are waited for

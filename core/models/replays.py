@@ -73,6 +73,24 @@ class Replays:
         return graph
 
 
+class Mark:
+    """A place in what is queued on a device: it is reached once all before it is done."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event: Any = None
+        if device.type == "cuda":
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(device))
+
+    @property
+    def reached(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+
 def count_launches(queue: Callable[[], None]) -> int:
     """Run `queue` and count what it launches: Triton's kernels, and torch's ops that are no views.
 

@@ -31,12 +31,14 @@ from specmon.core.models.passes import (
     check_places,
 )
 from specmon.core.models.prompt import PromptPasses
+from specmon.core.models.queued import QueuedRounds
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
 from specmon.core.models.taps import TapBuffers, Taps
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.quantise.reference import FP8
+from specmon.kernels.relay.board import Board
 from specmon.kernels.stream.launch import HeadMatmul, embed
 from specmon.kernels.stream.scaled import ROWS, Scaled
 from specmon.kernels.stream.schedule import Schedule
@@ -268,6 +270,14 @@ class StreamedPasses:
         return LikelyOut(
             tokens=tokens, probs=probs, logits_PV=self._likely.rows[:n_places], launches=launches
         )
+
+    def queued_rounds(self, board: Board, memory: Tensor) -> QueuedRounds:
+        """Rounds of this sequence on a board; no other pass runs while one of them is under way."""
+
+        def enqueue(tokens: Tensor, positions: Tensor, n_rows: int, won: Winners, merge: Merge) -> None:
+            self._model.enqueue(tokens, positions, self._kv, self._attention, n_rows, won, merge=merge)
+
+        return QueuedRounds(board, memory, enqueue, self._device, graphs=self.captures)
 
     def queue(self, n_rows: int) -> None:
         """Queue a pass over whatever the buffers hold and wait for nothing (benchmarks)."""

@@ -72,6 +72,10 @@ class WinnersOfPasses:
         """Those of pass i on the device, for the next pass to read."""
         return Winners.within(self._near[i])
 
+    def memory(self, i: int) -> Tensor:
+        """All words of `near(i)` [WORDS] int64."""
+        return self._near[i]
+
     def here(self, i: int) -> Winners:
         """Those of pass i on the host; the device reaches them too, for a pass that nothing follows."""
         return Winners.within(self._here[i])

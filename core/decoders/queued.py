@@ -1,0 +1,121 @@
+"""SSD whose rounds the target's device runs one after another: the host queues one ahead, and tells what they came to.
+
+The draft worker and the device hand over on a board they share (`kernels/relay`); whatever the host does meanwhile, text,
+events, recording, costs the rounds nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from specmon.core.decoders.fan_out import FanOut
+from specmon.core.decoders.rounds import conclude
+from specmon.core.decoders.run import Run
+from specmon.core.decoders.sheet import Sheet
+from specmon.core.decoders.target import Verified
+from specmon.core.drafters.base import Branches, Drafted, Outcome
+from specmon.core.drafters.link import WorkerLink
+from specmon.core.errors import SpecmonError
+from specmon.core.events import Event
+from specmon.core.models.queued import Queued, QueuedRounds
+
+#: Tokens that can end generation on the device.
+MOST_EOS = 16
+
+_LOOK_S = 5e-5  # the device does not wait for the host, so it may sleep between looks
+_CHECK_S = 0.25
+
+
+def queued_rounds(
+    run: Run, link: WorkerLink, rounds: QueuedRounds, draft_len: int, fan_out: FanOut
+) -> Iterator[Event]:
+    """Run greedy rounds of SSD until the turn ends, or drafts of `draft_len` tokens have no room in the context.
+
+    In the second case the drafter begins anew, with nothing proposed.
+    """
+    if not _has_room(run, draft_len, rounds=1):
+        return
+    drafted: Drafted | None = link.draft(draft_len)
+    assert drafted is not None
+    proposal, before = drafted.proposal, None
+    rounds.start(
+        [run.pending, *proposal.tokens], len(run.target.held), left=run.left, last=sorted(run.eos_ids)
+    )
+    coming: deque[tuple[Queued, tuple[int, ...]]] = deque()
+
+    def queue() -> None:
+        longest = len(run.target.held) + (len(coming) + 1) * (draft_len + 1)
+        widths = fan_out.widths()
+        link.round(rounds.serial, widths, draft_len)
+        coming.append((rounds.queue(draft_len, longest), widths))
+
+    try:
+        while run.going() and _has_room(run, draft_len, rounds=1):
+            if not coming:
+                yield from run.sync_clock()
+                queue()
+            sheet = run.open_round(draft_len)
+            sheet.proposal = proposal
+            if drafted is not None:
+                sheet.drafted(drafted)
+            if _has_room(run, draft_len, rounds=2) and not run.pausing and not run.clock_is_due:
+                queue()
+            queued, widths = coming.popleft()
+            _wait(queued, link)
+            outcome = _accept(run, sheet, rounds, queued, before if drafted is None else None)
+            before = link.branches()
+            chosen = conclude(run, sheet, before, widths, outcome, fan_out)
+            sheet.settle(link.settled())
+            if run.stop_reason is None:
+                if chosen is None:
+                    drafted = link.drafted()
+                    proposal = drafted.proposal
+                else:
+                    drafted, proposal = None, chosen
+            run.drain(sheet)
+            yield from run.close(sheet)
+    finally:
+        rounds.stop()
+    if run.stop_reason is None:
+        link.begin([*run.target.held, run.pending], None, 0)
+
+
+def _has_room(run: Run, draft_len: int, *, rounds: int) -> bool:
+    """Whether the context has room for so many rounds, each keeping all of its draft."""
+    return run.room >= rounds * (draft_len + 1)
+
+
+def _wait(queued: Queued, link: WorkerLink) -> None:
+    """Wait until the device is done with a round. Raises: SpecmonError where the worker it depends on is gone."""
+    check_at = time.monotonic() + _CHECK_S
+    while not queued.done.reached:
+        time.sleep(_LOOK_S)
+        if time.monotonic() > check_at:
+            link.check()
+            check_at = time.monotonic() + _CHECK_S
+
+
+def _accept(run: Run, sheet: Sheet, rounds: QueuedRounds, queued: Queued, before: Branches | None) -> Outcome:
+    """Take in what the device told of a round. `before`: the branches its draft came from, if it did.
+
+    Raises: SpecmonError where the device waited for a draft in vain, or verified another than was announced.
+    """
+    record, rows = rounds.take(queued)
+    if rounds.board.gave_up:
+        raise SpecmonError(
+            "The draft worker handed no draft to the target's device.", "The next turn starts anew."
+        )
+    if tuple(record.draft[: queued.draft_len]) != sheet.proposal.tokens:
+        raise SpecmonError("The target's device verified another draft than the worker told of.")
+    now = run.clock()
+    settled = run.host_time(record.settled)
+    verified = Verified(choices=rows.greedy, rows=rows, launches=rows.launches)
+    outcome = run.accept(
+        sheet, verified, sheet.t0, now, now if settled is None else min(max(settled, sheet.t0), now)
+    )
+    if before is not None:
+        began = next(span.start for span in sheet.spans if span.kind == "verify")
+        sheet.span(0, "wait" if before.t1 > sheet.t0 else "handoff", sheet.t0, began)
+    return outcome

@@ -1,0 +1,166 @@
+"""SSD whose rounds the target's device runs by itself: AR's tokens, true events, and turns that end in every way.
+
+Without a GPU the kernels are interpreted: queueing a round runs it, and it waits for the draft worker's process as a GPU
+would, so that everything but the overlap is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny_models import TinyModels
+
+from specmon.core.decoders.lane import DecodeLane
+from specmon.core.drafters.link import WorkerLink
+from specmon.core.drafters.scripted import Step
+from specmon.core.engine.messages import Request
+from specmon.core.errors import SpecmonError
+from specmon.core.events import Round
+from specmon.core.models.streamed import StreamedModel, StreamedPasses
+
+from .harness import Bench, BenchLane
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="test_gpu has these on devices")
+
+K = 3
+STEPS = [Step(K, True), Step(0, True), Step(2, False), Step(1, True, 2), Step(K, False), Step(0, True, 3)]
+
+
+def queue_rounds(lane: DecodeLane) -> DecodeLane:
+    """Let the target's rows go through the Triton kernels, rounds one after another; prompts stay in torch."""
+    link, target = lane._link, lane._target
+    prefill = target._passes.prefill
+    target._passes = StreamedPasses(StreamedModel(target.model), target.kv)
+    target._passes.prefill = prefill  # type: ignore[method-assign]
+    assert isinstance(link, WorkerLink)
+    lane._queued = target.queued_rounds(link.board())
+    return lane
+
+
+@pytest.fixture(scope="module")
+def own(tiny: TinyModels) -> Iterator[Bench]:
+    made = Bench(tiny.root)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def ar(own: Bench, tiny: TinyModels) -> BenchLane:
+    return own.lane(tiny.with_words(tiny.target()))
+
+
+@pytest.fixture(scope="module")
+def ssd(own: Bench, tiny: TinyModels) -> BenchLane:
+    """A scripted drafter in a worker, with every kind of outcome."""
+    lane = own.scripted(
+        tiny.with_words(tiny.target()),
+        "ssd",
+        STEPS,
+        vocab_size=90,
+        devices="cpu:0,cpu:1",
+        draft_len=K,
+        fan_out=(4,),
+    )
+    queue_rounds(lane.lane)
+    return lane
+
+
+def decode(lane: BenchLane, **asked: Any) -> Any:
+    return lane.decode("t9 t8 t7", raw=True, **{"max_new_tokens": 14, **asked})
+
+
+def test_tokens_are_those_of_ar(ar: BenchLane, ssd: BenchLane) -> None:
+    found = decode(ssd)
+
+    assert found.tokens == decode(ar).tokens
+    plan = STEPS[: len(found.rounds)]
+    assert [r.accepted_len for r in found.rounds[: len(plan) - 1]] == [s.accepted for s in plan[:-1]]
+    assert [r.hit is not None for r in found.rounds[: len(plan) - 1]] == [s.covered for s in plan[:-1]]
+
+
+def test_a_round_says_where_its_draft_came_from(ssd: BenchLane) -> None:
+    rounds = decode(ssd).rounds
+    for before, after in pairwise(rounds):
+        kinds = {span.kind for span in after.spans if span.for_round == after.index}
+        assert ("draft" in kinds) == (before.hit is None)
+        assert {"verify"} <= kinds
+        assert after.t0 == before.t1
+        if before.hit is not None:
+            branch = before.branches[before.hit]
+            assert (branch.accepted_len, branch.bonus) == (before.accepted_len, before.bonus)
+            assert branch.tokens == after.draft
+
+
+@pytest.mark.parametrize("n_tokens", [1, 4, 7])
+def test_turns_of_any_length_end_where_ar_ends(ar: BenchLane, ssd: BenchLane, n_tokens: int) -> None:
+    found, want = (decode(lane, max_new_tokens=n_tokens) for lane in (ssd, ar))
+
+    assert found.tokens == want.tokens
+    assert (found.end.stop_reason, found.end.n_tokens) == ("length", n_tokens)
+
+
+def test_a_stop_string_ends_what_is_queued(ar: BenchLane, ssd: BenchLane) -> None:
+    stop = decode(ar).text.split()[6]
+    found, want = (decode(lane, stop_strings=(stop,)) for lane in (ssd, ar))
+
+    assert (found.text, found.end.stop_reason) == (want.text, "stop")
+    assert decode(ssd).tokens == decode(ar).tokens
+
+
+def test_a_conversation_goes_on_after_a_turn_was_cancelled_or_dropped(ar: BenchLane, ssd: BenchLane) -> None:
+    asked = iter([False, False, True])
+    decode(ssd, cancelled=lambda: next(asked))
+    dropped = ssd.lane.generate(
+        Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=14),
+        lane=0,
+        turn=99,
+        cancelled=lambda: False,
+    )
+    assert any(isinstance(event, Round) for event in dropped)
+    dropped.close()
+
+    assert decode(ssd).tokens == decode(ar).tokens
+
+
+@pytest.mark.parametrize("context_length", [15, 16, 18])
+def test_the_context_runs_full(
+    monkeypatch: pytest.MonkeyPatch, ar: BenchLane, ssd: BenchLane, context_length: int
+) -> None:
+    for lane in (ar, ssd):
+        short = replace(lane.lane._loaded, context_length=context_length)
+        monkeypatch.setattr(lane.lane, "_loaded", short)
+    found, want = (decode(lane, max_new_tokens=100) for lane in (ssd, ar))
+
+    assert found.end.stop_reason == want.end.stop_reason == "context"
+    assert found.tokens == want.tokens
+
+
+def test_a_worker_that_dies_is_said_and_replaced(ar: BenchLane, ssd: BenchLane) -> None:
+    link = ssd.lane._link
+    assert isinstance(link, WorkerLink)
+    request = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=14)
+    turn = ssd.lane.generate(request, lane=0, turn=98, cancelled=lambda: False)
+    assert any(isinstance(event, Round) for event in turn)
+    link._process.kill()
+    link._process.join()
+    ssd.lane._queued._relay._patience = 100  # type: ignore[union-attr]
+
+    with pytest.raises(SpecmonError, match="draft worker"):
+        list(turn)
+
+    ssd.lane._queued._relay._patience = 20_000_000  # type: ignore[union-attr]
+    assert decode(ssd).tokens == decode(ar).tokens
+
+
+def test_sampling_is_left_to_the_host(ar: BenchLane, ssd: BenchLane) -> None:
+    from specmon.core.events import Sampling
+
+    warm = Sampling(temperature=0.8)
+    found, want = (decode(lane, sampling=warm, seed=3) for lane in (ssd, ar))
+
+    assert found.tokens == want.tokens
