@@ -300,12 +300,13 @@ class DecodeLane:
         link = self._link
         if link is None:
             yield from ar_rounds(run)
-        elif config.decoder == "sd":
+            return
+        fan_out = self._fan_out(config) if config.decoder == "ssd" else None
+        if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy:
+            yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
+        if fan_out is None:
             yield from sd_rounds(run, link, config.draft_len)
         else:
-            fan_out = self._fan_out(config)
-            if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy:
-                yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
             yield from ssd_rounds(run, link, config.draft_len, fan_out)
 
     def _fan_out(self, config: LaneConfig) -> FanOut:
@@ -335,7 +336,7 @@ class DecodeLane:
         A drafter that needs the target's features, or may propose less than asked for, is served by the host.
         """
         link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
-        if self.config.decoder != "ssd" or not isinstance(link, WorkerLink) or not on_gpus:
+        if not isinstance(link, WorkerLink) or not on_gpus:
             return None
         always_whole = link.info.kind in ("draft_model", "scripted") and not link.info.tap_layers
         few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS

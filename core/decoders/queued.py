@@ -1,4 +1,4 @@
-"""SSD whose rounds the target's device runs one after another: the host queues one ahead, and tells what they came to.
+"""SD and SSD whose rounds the target's device runs one after another: the host queues one ahead, and tells of them.
 
 The draft worker and the device hand over on a board they share (`kernels/relay`); whatever the host does meanwhile, text,
 events, recording, costs the rounds nothing.
@@ -15,7 +15,7 @@ from specmon.core.decoders.rounds import conclude
 from specmon.core.decoders.run import Run
 from specmon.core.decoders.sheet import Sheet
 from specmon.core.decoders.target import Verified
-from specmon.core.drafters.base import Branches, Drafted, Outcome
+from specmon.core.drafters.base import Branches, Drafted, Outcome, Proposal
 from specmon.core.drafters.link import WorkerLink
 from specmon.core.errors import SpecmonError
 from specmon.core.events import Event
@@ -29,25 +29,26 @@ _CHECK_S = 0.25
 
 
 def queued_rounds(
-    run: Run, link: WorkerLink, rounds: QueuedRounds, draft_len: int, fan_out: FanOut
+    run: Run, link: WorkerLink, rounds: QueuedRounds, draft_len: int, fan_out: FanOut | None
 ) -> Iterator[Event]:
     """Run greedy rounds of SSD until the turn ends, or drafts of `draft_len` tokens have no room in the context.
 
-    In the second case the drafter begins anew, with nothing proposed.
+    In the second case the drafter begins anew, with nothing proposed. Without a `fan_out` no branches are prepared: SD.
     """
     if not _has_room(run, draft_len, rounds=1):
         return
     drafted: Drafted | None = link.draft(draft_len)
     assert drafted is not None
-    proposal, before = drafted.proposal, None
+    proposal = drafted.proposal
+    before: Branches | None = None
     rounds.start(
         [run.pending, *proposal.tokens], len(run.target.held), left=run.left, last=sorted(run.eos_ids)
     )
-    coming: deque[tuple[Queued, tuple[int, ...]]] = deque()
+    coming: deque[tuple[Queued, tuple[int, ...] | None]] = deque()
 
     def queue() -> None:
         longest = len(run.target.held) + (len(coming) + 1) * (draft_len + 1)
-        widths = fan_out.widths()
+        widths = None if fan_out is None else fan_out.widths()
         link.round(rounds.serial, widths, draft_len)
         coming.append((rounds.queue(draft_len, longest), widths))
 
@@ -65,9 +66,11 @@ def queued_rounds(
             queued, widths = coming.popleft()
             _wait(queued, link)
             outcome = _accept(run, sheet, rounds, queued, before if drafted is None else None)
-            before = link.branches()
-            chosen = conclude(run, sheet, before, widths, outcome, fan_out)
-            sheet.settle(link.settled())
+            chosen: Proposal | None = None
+            if widths is not None:
+                before = link.branches()
+                chosen = conclude(run, sheet, before, widths, outcome, fan_out)
+                sheet.settle(link.settled())
             if run.stop_reason is None:
                 if chosen is None:
                     drafted = link.drafted()

@@ -10,7 +10,8 @@ from typing import Literal
 
 import torch
 
-from specmon.core.drafters.line import Likely, Line, Stepper, best_tokens
+from specmon.core.drafters.base import Proposal
+from specmon.core.drafters.line import Likely, Line, Lines, Stepper, best_tokens
 from specmon.core.models.passes import MAX_ROWS, BranchStart
 from specmon.core.models.placement import branch_step
 
@@ -64,14 +65,22 @@ class BranchBatch:
         ]
         self._ids = [guess.bonus for guess in guesses]
         self._carries = [line.carries[guess.accepted_len] for guess in guesses]
-        source: Literal["predicted"] | None = "predicted" if stepper.corrects else None
-        self._lines = {key: Line(source=source) for key in self._keys}
+        self._lines: dict[Key, Line] = {}  # drafted step by step
+        self._whole: dict[Key, tuple[Lines, int]] = {}  # drafted at once
         self._own = dict(zip(self._keys, self._slots, strict=True))
 
-    @property
-    def lines(self) -> dict[Key, tuple[Line, list[int]]]:
-        """The proposals, and the scratch slots each has filled."""
-        return {key: (self._lines[key], self._own[key]) for key in self._keys}
+    def proposals(self) -> dict[Key, Proposal]:
+        """Those that are finished."""
+        if self._whole:
+            return {key: lines.proposal(j) for key, (lines, j) in self._whole.items()}
+        return {key: self._lines[key].proposal() for key in self._keys}
+
+    def adopted(self, key: Key) -> tuple[Line, list[int]]:
+        """A finished branch to go on from, and the scratch slots it has filled."""
+        if self._whole:
+            lines, j = self._whole[key]
+            return lines.line(j), self._own[key]
+        return self._lines[key], self._own[key]
 
     def keep_only(self, key: Key) -> bool:
         """Go on with one branch alone; False where there is none for `key`."""
@@ -97,9 +106,9 @@ class BranchBatch:
             lines = self._stepper.branches(starts, carries, count, batch=i // MAX_ROWS)
             if lines is None:
                 return None
-            self._lines |= zip(keys, lines, strict=True)
+            self._whole |= {key: (lines, j) for j, key in enumerate(keys)}
             for step in range(count):
-                launches = lines[0].launches if step == 0 else 0  # one for all steps
+                launches = lines.launches if step == 0 else 0  # one for all steps
                 passes.append((max(firsts) + len(keys) * (step + 1), launches))
         return passes
 
@@ -108,6 +117,9 @@ class BranchBatch:
 
         Returns: KV positions read, the shared prefix counted once.
         """
+        if step == 0:
+            source: Literal["predicted"] | None = "predicted" if self._stepper.corrects else None
+            self._lines = {key: Line(source=source) for key in self._keys}
         ids = torch.tensor(self._ids, device=self._device)
         own = [carry for carry in self._carries if carry is not None]
         logits, carry = self._stepper.step(

@@ -37,7 +37,7 @@ class ChainDrafter:
         self._valid = 0  # positions below this are fed from confirmed tokens (and real features)
         self._features: Tensor | None = None  # real features from position _valid - lag on, not fed yet
         self._line = Line()
-        self._branch_lines: dict[tuple[int, int], tuple[Line, list[int]]] = {}
+        self._batch: BranchBatch | None = None
         self._work = Work()
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
@@ -45,7 +45,7 @@ class ChainDrafter:
         same = _common_prefix(self._context[: self._valid], tokens)
         self._valid = max(min(same, len(tokens) - 1), self.stepper.lag)
         self._context = list(tokens)
-        self._line, self._branch_lines = Line(), {}
+        self._line, self._batch = Line(), None
         self._features = None
         if features_NF is not None:
             self._features = self._join_features(unfed, unfed_from, features_NF, first)
@@ -59,7 +59,7 @@ class ChainDrafter:
         self._count_pass(self._valid, launches=line.launches)
         for i in range(1, draft_len):
             self._count_pass(self._valid + i - self.stepper.lag, launches=0)  # the line's are all of them
-        self._line, self._branch_lines = line, {}
+        self._line, self._batch = line, None
         return line.proposal()
 
     def prepare(
@@ -102,16 +102,17 @@ class ChainDrafter:
             for kv_positions, launches in passes:
                 self._count_pass(kv_positions, launches=launches)
         finished = passes is not None or self._step_branches(batch, draft_len, arrived)
-        ready_at = clock() if finished else None
-        self._branch_lines = batch.lines if finished else {}
+        ready_at = clock()
+        proposals = batch.proposals() if finished else {}
+        self._batch = batch
         return [
             Prepared(
                 accepted_len=g.accepted_len,
                 bonus=g.bonus,
                 rank=g.rank,
                 probability=g.probability,
-                proposal=self._branch_lines[g.key][0].proposal() if g.key in self._branch_lines else None,
-                ready_at=ready_at if g.key in self._branch_lines else None,
+                proposal=proposals.get(g.key),
+                ready_at=ready_at if g.key in proposals else None,
             )
             for g in guesses
         ]
@@ -122,16 +123,17 @@ class ChainDrafter:
 
     def commit(self, outcome: Outcome) -> None:
         self._confirm(outcome)
-        self._line, self._branch_lines = Line(), {}
+        self._line, self._batch = Line(), None
 
     def adopt(self, outcome: Outcome, branch: Prepared) -> None:
-        line, slots = self._branch_lines[branch.key]
+        assert self._batch is not None
+        line, slots = self._batch.adopted(branch.key)
         first = len(self._context) + outcome.accepted_len - self.stepper.lag
         self._confirm(outcome)
         if not self.stepper.corrects:
             self._valid = len(self._context)
         self._work += Work(launches=self.stepper.move(slots, first))
-        self._line, self._branch_lines = line, {}
+        self._line, self._batch = line, None
 
     def take_work(self) -> Work:
         work, self._work = self._work, Work()

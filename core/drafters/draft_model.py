@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Likely, Line
+from specmon.core.drafters.line import Likely, Line, Lines
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, BranchStart, Passes, warming_branches
 from specmon.core.models.placement import Placement, Rows
@@ -125,23 +125,20 @@ class DraftModelStepper:
 
     def branches(
         self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
-    ) -> list[Line] | None:
+    ) -> Lines | None:
         """Draft `count` tokens along each branch, on a backend that does so in one piece."""
         if not self._passes.whole_branches:
             return None
-        known = [replace(start, token=min(start.token, self._last_row)) for start in starts]
-        out = self._passes.branches(known, count, batch)
-        return [
-            Line(
-                tokens=tokens,
-                probs=probs,
-                logits=[step[j : j + 1] for step in out.logits_KBV],
-                carries=[None] * count,
-                fed=count - 1,
-                launches=out.launches if j == 0 else 0,
-            )
-            for j, (tokens, probs) in enumerate(zip(out.tokens, out.probs, strict=True))
-        ]
+        if any(start.token > self._last_row for start in starts):
+            starts = [replace(start, token=min(start.token, self._last_row)) for start in starts]
+        out = self._passes.branches(starts, count, batch)
+        return Lines(
+            tokens=out.tokens,
+            probs=out.probs,
+            logits_KBV=out.logits_KBV,
+            carries_KBD=None,
+            launches=out.launches,
+        )
 
     def _known(self, tokens: list[int]) -> list[int]:
         return [min(token, self._last_row) for token in tokens]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Likely, Line, draft_by_steps, likely_by_steps
+from specmon.core.drafters.line import Likely, Line, Lines, draft_by_steps, likely_by_steps
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
@@ -189,23 +189,18 @@ class Eagle3Stepper:
 
     def branches(
         self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
-    ) -> list[Line] | None:
+    ) -> Lines | None:
         """Draft `count` tokens along each branch, where kernels do so in one piece."""
         if self._drafts is None:
             return None
         out, carries_KBD = self._drafts.branches(starts, _known(carries), count, batch)
-        return [
-            Line(
-                tokens=tokens,
-                probs=probs,
-                logits=[step[j : j + 1] for step in out.logits_KBV],
-                carries=[step[j : j + 1] for step in carries_KBD],
-                fed=count - 1,
-                source="predicted",
-                launches=out.launches if j == 0 else 0,
-            )
-            for j, (tokens, probs) in enumerate(zip(out.tokens, out.probs, strict=True))
-        ]
+        return Lines(
+            tokens=out.tokens,
+            probs=out.probs,
+            logits_KBV=out.logits_KBV,
+            carries_KBD=carries_KBD,
+            launches=out.launches,
+        )
 
     def move(self, slots: list[int], first: int) -> int | None:
         """Move a branch's slots to the main line."""

@@ -56,11 +56,10 @@ class Stepper(Protocol):
 
     def branches(
         self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
-    ) -> list[Line] | None:
+    ) -> Lines | None:
         """Draft `count` tokens along each of up to 16 branches in one piece; None where branches go step by step.
 
-        `carries`: of the places that branches leave. `batch`: which of a round's it is. The first line's `launches` are
-        the batch's.
+        `carries`: of the places that branches leave. `batch`: which of a round's it is.
         """
         ...
 
@@ -96,6 +95,40 @@ class Line:
     def propose(self, token: int, prob: float) -> None:
         self.tokens.append(token)
         self.probs.append(prob)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Branches drafted in one piece; of most of them only the tokens are ever looked at.
+
+    Shapes: tokens, probs [B][K]; logits_KBV [K, B, V], carries_KBD [K, B, D]. `launches`: the host's for all of them.
+    """
+
+    tokens: list[list[int]]
+    probs: list[list[float]]
+    logits_KBV: Tensor
+    carries_KBD: Tensor | None
+    launches: int | None
+
+    @property
+    def source(self) -> Literal["predicted"] | None:
+        return None if self.carries_KBD is None else "predicted"
+
+    def proposal(self, j: int) -> Proposal:
+        return Proposal(tokens=tuple(self.tokens[j]), probs=tuple(self.probs[j]), features=self.source)
+
+    def line(self, j: int) -> Line:
+        """Branch j with what is needed to go on from it."""
+        carries = self.carries_KBD
+        count = len(self.tokens[j])
+        return Line(
+            tokens=list(self.tokens[j]),
+            probs=list(self.probs[j]),
+            logits=[step[j : j + 1] for step in self.logits_KBV],
+            carries=[None] * count if carries is None else [step[j : j + 1] for step in carries],
+            fed=count - 1,
+            source=self.source,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -221,10 +221,11 @@ class WorkerLink:
             self._send("board", self._board.memory)
         return self._board
 
-    def round(self, serial: int, fan_out: tuple[int, ...], draft_len: int) -> None:
+    def round(self, serial: int, fan_out: tuple[int, ...] | None, draft_len: int) -> None:
         """A round is queued: let its branches be prepared, and drafted after it where none is for its outcome.
 
-        `branches` and `settled` are answered, and after a miss `drafted`; the outcome is the device's to tell.
+        `branches` and `settled` are answered, and after a miss `drafted`; without a `fan_out` there are no branches, and
+        `drafted` alone is. The outcome is the device's to tell.
         """
         self._send("round", serial, fan_out, draft_len)
 

@@ -9,12 +9,14 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import torch
 
 from specmon.core.device_clock import open_clock
-from specmon.core.drafters.base import Answer, Drafter, Outcome
+from specmon.core.drafters.base import Answer, Branches, Drafter, Outcome
 from specmon.core.drafters.desk import Desk
 from specmon.core.errors import SpecmonError
 from specmon.kernels.relay.board import Board, key_of
@@ -79,6 +81,7 @@ class Worker:
         self._unread: deque[tuple[str, list[Any]]] = deque()
         self._begun = 0
         self._board: Board | None = None
+        self._in_passing: Queue[tuple[int, Answer]] = Queue()
 
     def serve(self) -> None:
         while True:
@@ -113,6 +116,7 @@ class Worker:
                 self._settle(outcome, received)
         elif kind == "board":
             self._board = Board(body[0].numpy())
+            Thread(target=self._send_in_passing, daemon=True).start()
         elif kind == "round":
             self._round(*body)
         elif kind == "outcome":
@@ -126,7 +130,16 @@ class Worker:
             self._answer(settled)
 
     def _answer(self, answer: Answer) -> None:
+        self._in_passing.join()
         self._pipe.send((self._begun, answer))
+
+    def _send_in_passing(self) -> None:
+        """Send answers nobody waits for, while the worker itself waits for its device."""
+        while True:
+            answer = self._in_passing.get()
+            with contextlib.suppress(OSError):  # the engine is gone, as the next message will show
+                self._pipe.send(answer)
+            self._in_passing.task_done()
 
     def _arrived(self) -> Outcome | None:
         """The outcome, if it came while branches are being prepared; a turn that was given up has none: another begins."""
@@ -140,29 +153,30 @@ class Worker:
 
     # --- rounds that the target's device runs one after another -----------------------------------------------
 
-    def _round(self, serial: int, fan_out: tuple[int, ...], draft_len: int) -> None:
+    def _round(self, serial: int, fan_out: tuple[int, ...] | None, draft_len: int) -> None:
         """Prepare branches for a queued round, wait for its outcome, and draft where no branch was for it.
 
-        Each is on the board before the engine is told, since the target's device waits for it.
+        Each goes to the board at once, since the target's device waits for it; the engine is told in passing.
         """
         assert self._board is not None
-        branches = self._desk.prepare(fan_out, draft_len, lambda: self._told(serial))
-        finished = [b for b in branches.prepared if b.proposal is not None]
-        tokens = [b.proposal.tokens for b in finished if b.proposal is not None]
-        self._board.put_branches(serial, [key_of(*b.key) for b in finished], tokens)
-        self._answer(branches)
+        branches: Branches | None = None
+        if fan_out is None:
+            self._board.put_branches(serial, [], [])
+        else:
+            branches = self._desk.prepare(fan_out, draft_len, lambda: self._told(serial))
+            finished = [(key_of(*b.key), b.proposal.tokens) for b in branches.prepared if b.proposal]
+            self._board.put_branches(serial, [key for key, _ in finished], [tokens for _, tokens in finished])
+            self._in_passing.put((self._begun, branches))
         outcome = self._await_outcome(serial)
         if outcome is None:
             return
         settled = self._desk.settle(outcome, time.monotonic_ns() - self._zero)
-        assert settled is not None
-        if branches.hit(outcome) is None:
+        if settled is not None:
+            self._in_passing.put((self._begun, settled))
+        if branches is None or branches.hit(outcome) is None:
             drafted = self._desk.draft(draft_len)
             self._board.put_draft(serial, drafted.proposal.tokens)
-            self._answer(settled)
-            self._answer(drafted)
-        else:
-            self._answer(settled)
+            self._in_passing.put((self._begun, drafted))
 
     def _told(self, serial: int) -> Outcome | None:
         """A queued round's outcome, if the target's device has told it."""

@@ -54,12 +54,11 @@ def ar(own: Bench, tiny: TinyModels) -> BenchLane:
     return own.lane(tiny.with_words(tiny.target()))
 
 
-@pytest.fixture(scope="module")
-def ssd(own: Bench, tiny: TinyModels) -> BenchLane:
+def scripted(own: Bench, tiny: TinyModels, decoder: str) -> BenchLane:
     """A scripted drafter in a worker, with every kind of outcome."""
     lane = own.scripted(
         tiny.with_words(tiny.target()),
-        "ssd",
+        decoder,
         STEPS,
         vocab_size=90,
         devices="cpu:0,cpu:1",
@@ -68,6 +67,11 @@ def ssd(own: Bench, tiny: TinyModels) -> BenchLane:
     )
     queue_rounds(lane.lane)
     return lane
+
+
+@pytest.fixture(scope="module")
+def ssd(own: Bench, tiny: TinyModels) -> BenchLane:
+    return scripted(own, tiny, "ssd")
 
 
 def decode(lane: BenchLane, **asked: Any) -> Any:
@@ -81,6 +85,18 @@ def test_tokens_are_those_of_ar(ar: BenchLane, ssd: BenchLane) -> None:
     plan = STEPS[: len(found.rounds)]
     assert [r.accepted_len for r in found.rounds[: len(plan) - 1]] == [s.accepted for s in plan[:-1]]
     assert [r.hit is not None for r in found.rounds[: len(plan) - 1]] == [s.covered for s in plan[:-1]]
+
+
+def test_sd_drafts_after_every_outcome(own: Bench, tiny: TinyModels, ar: BenchLane) -> None:
+    found = decode(scripted(own, tiny, "sd"))
+
+    assert found.tokens == decode(ar).tokens
+    assert [r.accepted_len for r in found.rounds[:3]] == [s.accepted for s in STEPS[:3]]
+    for round_ in found.rounds:
+        assert (round_.hit, round_.miss, round_.branches) == (None, None, ())
+        assert [span.kind for span in round_.spans if span.device == 1 and span.kind != "prefill"] == [
+            "draft"
+        ]
 
 
 def test_a_round_says_where_its_draft_came_from(ssd: BenchLane) -> None:

@@ -52,7 +52,7 @@ def branches(stepper: DraftModelStepper, token: int) -> Tensor:
     ]
     lines = stepper.branches(starts, [None, None], 2, 0)
     assert lines is not None
-    return torch.cat(lines[0].logits)
+    return torch.cat(lines.line(0).logits)
 
 
 def likely(stepper: DraftModelStepper, token: int) -> Tensor:

@@ -155,10 +155,11 @@ def test_a_branch_drafts_what_the_line_would_with_its_carry(head: Eagle3Head, fe
         BranchStart(prefix=5, token=token, slots=own) for token, own in ((60, slots[0]), (12, slots[1]))
     ]
     carry = line.carries[2]
-    both = whole.branches(starts, [carry, carry], 3, 0)
-    assert both is not None
-    again = whole.branches(starts[1:], [carry], 3, 1)
-    assert again is not None
+    first = whole.branches(starts, [carry, carry], 3, 0)
+    second = whole.branches(starts[1:], [carry], 3, 1)
+    assert first is not None
+    assert second is not None
+    both, again = [first.line(j) for j in range(2)], [second.line(0)]
 
     for drafted, start in zip(both, starts, strict=True):
         tokens, feature = [start.token], carry
