@@ -35,9 +35,9 @@ class Merge:
 UNTILED = Merge(name="untiled", version=1)  # by the program of a tile that arrives last
 TILED = Merge(name="tiled", version=1)  # by D / 16 programs of a second kernel
 
-#: Keys from which chunks are merged tiled. Untiled, one program reads D · 16 · 4 bytes a chunk, 8 KiB at D = 128, four
-#: chunks at a time; a second kernel costs some 3 µs to start and end, about what 16 chunks take. Estimated, not measured.
-TILED_FROM = 4_096
+#: Keys from which chunks are merged tiled. On an H200 both take as long up to 1,024 keys; from 2,048 on a second kernel
+#: takes less than one program for all chunks, at the 7B shape 8.2 against 8.9 µs there and 12.8 against 16.5 at 8,192.
+TILED_FROM = 2_048
 
 
 def merge_for(length: int) -> Merge:
