@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import msgspec
 from torch import Tensor
 
 from specmon.core.events import ClockSync, Log, MissReason
@@ -30,8 +31,7 @@ class DrafterInfo:
     kv_bytes_per_token: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Up to K tokens that may continue the confirmed text; `probs` has one entry a token where it is cheap, else ().
 
     `features` says what an EAGLE-3 draft started from.
@@ -62,8 +62,7 @@ class Outcome:
         return self.accepted_len, self.bonus
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """One branch: the outcome it is for, and its proposal once finished. Times are the lane clock's (ns)."""
 
     accepted_len: int

@@ -5,9 +5,9 @@ Each branch is a row; all share the prefix on the main line and write to scratch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import msgspec
 import torch
 
 from specmon.core.drafters.base import Proposal
@@ -18,8 +18,7 @@ from specmon.core.models.placement import branch_step
 Key = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(msgspec.Struct, frozen=True):
     """An outcome to prepare for: `bonus` is the draft's `rank`-th guess after `accepted_len` acceptances."""
 
     accepted_len: int
@@ -43,6 +42,16 @@ def likely_outcomes(likely: Likely, line: Line, widths: tuple[int, ...]) -> list
             Guess(accepted_len, token, rank, prob) for rank, (token, prob) in enumerate(kept, start=1)
         ]
     return guesses
+
+
+class Pass(NamedTuple):
+    """A pass over a batch of branches: KV positions read, as `BranchBatch.step` gives them; the host's launches, and when
+    it ran by the device's clock, as in `Line`.
+    """
+
+    kv_positions: int
+    launches: int | None
+    ran: tuple[int, int] | None
 
 
 class BranchBatch:
@@ -92,12 +101,12 @@ class BranchBatch:
         self._carries = [self._carries[j]]
         return True
 
-    def at_once(self, count: int) -> list[tuple[int, int | None]] | None:
+    def at_once(self, count: int) -> list[Pass] | None:
         """Draft all branches whole, 16 at a time; None where the stepper goes step by step.
 
-        Returns: for each pass the KV positions read, as `step` gives them, and the host's launches.
+        Returns: what each pass read and cost.
         """
-        passes: list[tuple[int, int | None]] = []
+        passes: list[Pass] = []
         for i in range(0, len(self._keys), MAX_ROWS):
             keys, firsts = self._keys[i : i + MAX_ROWS], self._first[i : i + MAX_ROWS]
             rows = zip(firsts, self._ids[i : i + MAX_ROWS], self._slots[i : i + MAX_ROWS], strict=True)
@@ -107,9 +116,9 @@ class BranchBatch:
             if lines is None:
                 return None
             self._whole |= {key: (lines, j) for j, key in enumerate(keys)}
-            for step in range(count):
-                launches = lines.launches if step == 0 else 0  # one for all steps
-                passes.append((max(firsts) + len(keys) * (step + 1), launches))
+            own = [max(firsts) + len(keys) * (step + 1) for step in range(count)]
+            passes.append(Pass(own[0], lines.launches, lines.ran))  # one launch for all steps
+            passes += [Pass(kv_positions, 0, None) for kv_positions in own[1:]]
         return passes
 
     def step(self, step: int) -> int:

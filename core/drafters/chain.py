@@ -56,7 +56,7 @@ class ChainDrafter:
         tokens, features = self._unfed()
         first, self._valid = self._valid, len(self._context)
         line = self.stepper.draft(tokens, first, features, draft_len, guesses=self._branches)
-        self._count_pass(self._valid, launches=line.launches)
+        self._count_pass(self._valid, launches=line.launches, ran=line.ran)
         for i in range(1, draft_len):
             self._count_pass(self._valid + i - self.stepper.lag, launches=0)  # the line's are all of them
         self._line, self._batch = line, None
@@ -85,7 +85,7 @@ class ChainDrafter:
         if line.fed < len(line.tokens):
             self._count_pass(len(self._context) + len(line.tokens) - self.stepper.lag, launches=0)
         likely = self.stepper.likely(line, len(self._context), max(widths) + 1)
-        self._work += Work(launches=likely.launches)
+        self._work += Work(launches=likely.launches, ran=likely.ran)
         return [] if arrived() is not None else likely_outcomes(likely, line, widths)
 
     def draft_branches(
@@ -98,9 +98,8 @@ class ChainDrafter:
             self.stepper, self._line, guesses, n_context=len(self._context), draft_len=draft_len
         )
         passes = batch.at_once(draft_len)  # to its end, whatever arrives meanwhile
-        if passes is not None:
-            for kv_positions, launches in passes:
-                self._count_pass(kv_positions, launches=launches)
+        for drafted in passes or ():
+            self._count_pass(drafted.kv_positions, launches=drafted.launches, ran=drafted.ran)
         finished = passes is not None or self._step_branches(batch, draft_len, arrived)
         ready_at = clock()
         proposals = batch.proposals() if finished else {}
@@ -176,12 +175,15 @@ class ChainDrafter:
             features, self._features = self._features[: len(tokens)], self._features[len(tokens) :]
         return tokens, features
 
-    def _count_pass(self, kv_positions: int, *, launches: int | None = None) -> None:
+    def _count_pass(
+        self, kv_positions: int, *, launches: int | None = None, ran: tuple[int, int] | None = None
+    ) -> None:
         self._work += Work(
             forwards=1,
             weight_bytes=self.info.weight_bytes,
             kv_bytes=kv_positions * self.info.kv_bytes_per_token,
             launches=launches,
+            ran=ran,
         )
 
     def _step_branches(self, batch: BranchBatch, draft_len: int, arrived: Arrived) -> bool:

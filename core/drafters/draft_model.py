@@ -5,8 +5,7 @@ Source: Leviathan et al. 2023; Chen et al. 2023.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import torch
 from torch import Tensor
 
@@ -101,6 +100,7 @@ class DraftModelStepper:
             carries=[None] * len(logits),
             fed=max(count - 1, 0),
             launches=out.launches,
+            ran=out.ran,
         )
 
     def step(self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement) -> tuple[Tensor, None]:
@@ -117,7 +117,7 @@ class DraftModelStepper:
         out = self._passes.likely(line.logits, token, n_context + len(line.tokens) - 1, count)
         line.logits, line.carries = list(torch.split(out.logits_PV, 1)), [None] * len(out.logits_PV)
         line.fed = len(line.tokens)
-        return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches)
+        return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches, ran=out.ran)
 
     def move(self, slots: list[int], first: int) -> int | None:
         """Move a branch's slots to the main line."""
@@ -130,7 +130,7 @@ class DraftModelStepper:
         if not self._passes.whole_branches:
             return None
         if any(start.token > self._last_row for start in starts):
-            starts = [replace(start, token=min(start.token, self._last_row)) for start in starts]
+            starts = [msgspec.structs.replace(s, token=min(s.token, self._last_row)) for s in starts]
         out = self._passes.branches(starts, count, batch)
         return Lines(
             tokens=out.tokens,
@@ -138,6 +138,7 @@ class DraftModelStepper:
             logits_KBV=out.logits_KBV,
             carries_KBD=None,
             launches=out.launches,
+            ran=out.ran,
         )
 
     def _known(self, tokens: list[int]) -> list[int]:

@@ -78,7 +78,8 @@ class Line:
 
     logits[i] and carries[i] are those after i proposed tokens were fed, and may be overwritten once another line is there;
     `fed` counts the proposed tokens with a slot;
-    `launches`: the host's, where they are counted.
+    `launches`: the host's, where they are counted; `ran`: when its passes ran by the device's clock (ns), where they are
+    stamped.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Line:
     fed: int = 0
     source: Literal["real", "predicted"] | None = None
     launches: int | None = None
+    ran: tuple[int, int] | None = None
 
     def proposal(self) -> Proposal:
         return Proposal(tokens=tuple(self.tokens), probs=tuple(self.probs), features=self.source)
@@ -101,7 +103,8 @@ class Line:
 class Lines:
     """Branches drafted in one piece; of most of them only the tokens are ever looked at.
 
-    Shapes: tokens, probs [B][K]; logits_KBV [K, B, V], carries_KBD [K, B, D]. `launches`: the host's for all of them.
+    Shapes: tokens, probs [B][K]; logits_KBV [K, B, V], carries_KBD [K, B, D]. `launches` and `ran`: of all of them, as in
+    `Line`.
     """
 
     tokens: list[list[int]]
@@ -109,6 +112,7 @@ class Lines:
     logits_KBV: Tensor
     carries_KBD: Tensor | None
     launches: int | None
+    ran: tuple[int, int] | None = None
 
     @property
     def source(self) -> Literal["predicted"] | None:
@@ -138,6 +142,7 @@ class Likely:
     tokens: list[list[int]]
     probs: list[list[float]]
     launches: int | None
+    ran: tuple[int, int] | None = None
 
 
 def draft_by_steps(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
 from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, DrafterInfo, Outcome, Prepared, Proposal, Work
@@ -112,12 +113,13 @@ class ScriptedDrafter:
             branches = self._unworked(step, fan_out, clock)
         else:
             guesses = [
-                replace(guess, bonus=self._bonus(step, guess.accepted_len, guess.rank))
+                msgspec.structs.replace(guess, bonus=self._bonus(step, guess.accepted_len, guess.rank))
                 for guess in self._inner.guess(fan_out, arrived)
             ]
             branches = self._inner.draft_branches(guesses, draft_len, clock, arrived)
         after = self._plan.step(self._round + 1, draft_len)
-        return [self._filled(branch, after, draft_len) for branch in branches]
+        tokens = [self._tokens(after, self._n + a + 1, draft_len) for a in range(len(fan_out))]
+        return [_filled(branch, tokens[branch.accepted_len]) for branch in branches]
 
     def commit(self, outcome: Outcome) -> None:
         if self._inner:
@@ -170,10 +172,10 @@ class ScriptedDrafter:
             for rank in range(1, width + 1)
         ]
 
-    def _filled(self, branch: Prepared, after: Step, draft_len: int) -> Prepared:
-        """The branch with the script's tokens; it stays without a proposal where its work was cut short."""
-        proposal = branch.proposal
-        if proposal is not None:
-            tokens = self._tokens(after, self._n + branch.accepted_len + 1, draft_len)
-            proposal = Proposal(tokens=tokens, features=proposal.features)
-        return replace(branch, probability=None, proposal=proposal)
+
+def _filled(branch: Prepared, tokens: tuple[int, ...]) -> Prepared:
+    """The branch with the script's tokens; it stays without a proposal where its work was cut short."""
+    proposal = branch.proposal
+    if proposal is not None:
+        proposal = Proposal(tokens=tokens, features=proposal.features)
+    return msgspec.structs.replace(branch, probability=None, proposal=proposal)

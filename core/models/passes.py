@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -68,8 +69,7 @@ class ChainOut:
     ran: tuple[int, int] | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class BranchStart:
+class BranchStart(msgspec.Struct, frozen=True, kw_only=True):
     """A branch: `token` follows the first `prefix` positions of the main line; `slots`: scratch, one for each step."""
 
     prefix: int
@@ -103,6 +103,7 @@ class LikelyOut:
     probs: list[list[float]]
     logits_PV: Tensor
     launches: int | None
+    ran: tuple[int, int] | None = None
 
 
 class Passes(Protocol):

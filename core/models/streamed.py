@@ -268,7 +268,11 @@ class StreamedPasses:
         self._replays.wait()
         tokens, probs = self._likely.here(n_places, count)
         return LikelyOut(
-            tokens=tokens, probs=probs, logits_PV=self._likely.rows[:n_places], launches=launches
+            tokens=tokens,
+            probs=probs,
+            logits_PV=self._likely.rows[:n_places],
+            launches=launches,
+            ran=None if token is None else self._won.won.ran(1),
         )
 
     def queued_rounds(self, board: Board, memory: Tensor) -> QueuedRounds:
