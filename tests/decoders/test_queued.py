@@ -1,7 +1,7 @@
-"""SSD whose rounds the target's device runs by itself: AR's tokens, true events, and turns that end in every way.
+"""SD and SSD whose rounds the target's device runs by itself: AR's tokens, true events, turns that end in every way.
 
-Without a GPU the kernels are interpreted: queueing a round runs it, and it waits for the draft worker's process as a GPU
-would, so that everything but the overlap is real.
+On two GPUs all of it is real. Without one the kernels are interpreted: queueing a round runs it, and it waits for the draft
+worker's process as a GPU would, so that everything but the overlap is real.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from specmon.core.models.streamed import StreamedModel, StreamedPasses
 
 from .harness import Bench, BenchLane
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="test_gpu has these on devices")
+GPUS = torch.cuda.device_count()
+pytestmark = [pytest.mark.gpu2, pytest.mark.skipif(GPUS < 2, reason="needs two CUDA devices")] if GPUS else []
+SETTINGS = {"devices": "cuda:0,cuda:1", "recipe": "bf16"} if GPUS else {"devices": "cpu:0,cpu:1"}
 
 K = 3
 STEPS = [Step(K, True), Step(0, True), Step(2, False), Step(1, True, 2), Step(K, False), Step(0, True, 3)]
@@ -33,6 +35,9 @@ STEPS = [Step(K, True), Step(0, True), Step(2, False), Step(1, True, 2), Step(K,
 
 def queue_rounds(lane: DecodeLane) -> DecodeLane:
     """Let the target's rows go through the Triton kernels, rounds one after another; prompts stay in torch."""
+    if GPUS:
+        assert lane._queued is not None
+        return lane
     link, target = lane._link, lane._target
     prefill = target._passes.prefill
     target._passes = StreamedPasses(StreamedModel(target.model), target.kv)
@@ -51,7 +56,8 @@ def own(tiny: TinyModels) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def ar(own: Bench, tiny: TinyModels) -> BenchLane:
-    return own.lane(tiny.with_words(tiny.target()))
+    one = SETTINGS | {"devices": SETTINGS["devices"].split(",")[0]}
+    return own.lane(tiny.with_words(tiny.target()), **one)
 
 
 def scripted(own: Bench, tiny: TinyModels, decoder: str) -> BenchLane:
@@ -61,9 +67,9 @@ def scripted(own: Bench, tiny: TinyModels, decoder: str) -> BenchLane:
         decoder,
         STEPS,
         vocab_size=90,
-        devices="cpu:0,cpu:1",
         draft_len=K,
         fan_out=(4,),
+        **SETTINGS,
     )
     queue_rounds(lane.lane)
     return lane
@@ -164,12 +170,14 @@ def test_a_worker_that_dies_is_said_and_replaced(ar: BenchLane, ssd: BenchLane) 
     assert any(isinstance(event, Round) for event in turn)
     link._process.kill()
     link._process.join()
-    ssd.lane._queued._relay._patience = 100  # type: ignore[union-attr]
+    queued = ssd.lane._queued
+    assert queued is not None
+    patience, queued._relay._patience = queued._relay._patience, 100  # interpreted, it would look for minutes
 
     with pytest.raises(SpecmonError, match="draft worker"):
         list(turn)
 
-    ssd.lane._queued._relay._patience = 20_000_000  # type: ignore[union-attr]
+    queued._relay._patience = patience
     assert decode(ssd).tokens == decode(ar).tokens
 
 
