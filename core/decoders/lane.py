@@ -52,6 +52,7 @@ class DecodeLane:
         devices = tuple(config.devices.split(","))
         self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._link = link
+        self._queued: QueuedRounds | None = None
         if config.decoder != "ar" and link is None:
             self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {}, progress)
         try:
@@ -146,6 +147,8 @@ class DecodeLane:
         return len(self._target.held), int(statistics.median(times))
 
     def close(self) -> None:
+        if self._queued is not None:
+            self._queued.stop()
         if self._link is not None:
             self._link.close()
 

@@ -181,7 +181,7 @@ class WorkerLink:
     def revive(self) -> bool:
         if self._process.is_alive():
             return False
-        self.close()
+        self._end()
         self._start()
         return self.info is not None
 
@@ -239,6 +239,12 @@ class WorkerLink:
             raise self._death()
 
     def close(self) -> None:
+        """End the worker; its board is gone with it, so nothing may be queued that looks there."""
+        self._end()
+        if self._board is not None:
+            self._board.unpin()
+
+    def _end(self) -> None:
         with contextlib.suppress(OSError):
             self._pipe.close()
         self._process.join(timeout=2)

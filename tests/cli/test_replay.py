@@ -307,7 +307,7 @@ def test_other_configuration_is_no_failure_but_no_ratio_either(cli: Cli) -> None
     code, out, _ = cli("replay", "--json", "sd", "h200x2-ssd")
     figures = json.loads(out)
     assert code == 0
-    assert figures["differs"] == ["recipe", "max_new_tokens", "hardware"]
+    assert figures["differs"] == ["prompt", "recipe", "max_new_tokens", "hardware"]
     assert (figures["equal"], figures["ratios"]) == (None, [1.0, None])
 
 

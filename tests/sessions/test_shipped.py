@@ -10,6 +10,7 @@ import pytest
 from specmon.core.events import Header, Marker
 from specmon.core.metrics.causes import CauseName
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.spans import overlap
 from specmon.core.metrics.validate import Validator
 from specmon.core.metrics.why import SHORT_COLUMNS, Why, why
 from specmon.core.session.reader import SessionReader
@@ -78,11 +79,28 @@ def test_why_names_the_planted_cause_and_no_other(name: str) -> None:
     assert len(said.short) <= SHORT_COLUMNS
 
 
-@pytest.mark.parametrize("name", ["h200x2-ssd", "h200x2-ssd-reference"])
-def test_branches_that_outlast_verification_bound_ssd_on_two_gpus(name: str) -> None:
-    said = said_of(SESSIONS / f"{name}.session")
+def test_branches_that_outlast_verification_bound_ssd_on_two_gpus() -> None:
+    said = said_of(SESSIONS / "h200x2-ssd-reference.session")
     assert said.cause is not None
     assert said.cause.name == "slow branches"
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "least_overlap"),
+    [("h200x2-ssd-7b", "verify-bound", 0.7), ("h200x2-ssd", "launch-bound", 0.1)],
+)
+def test_recordings_of_two_gpus_show_how_far_they_overlap(
+    name: str, cause: str, least_overlap: float
+) -> None:
+    """A 7B target hides its draft; a small one is over before the draft worker's host has begun."""
+    path = SESSIONS / f"{name}.session"
+    turn = ledger_of(path).lanes[0].turns[-1]
+    both = overlap(turn.rounds, 2)
+    assert both is not None
+    assert both.total_ns / turn.decode_ns > least_overlap
+    said = said_of(path)
+    assert said.cause is not None
+    assert said.cause.name == cause
 
 
 @pytest.mark.parametrize("name", CAUSES)
