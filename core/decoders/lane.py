@@ -10,7 +10,7 @@ import torch
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.queued import MOST_EOS, queued_rounds
-from specmon.core.decoders.rounds import ar_rounds, sd_rounds, ssd_rounds
+from specmon.core.decoders.rounds import Ready, ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
 from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
 from specmon.core.decoders.target import PrefilledChunk, Target
@@ -305,12 +305,13 @@ class DecodeLane:
             yield from ar_rounds(run)
             return
         fan_out = self._fan_out(config) if config.decoder == "ssd" else None
+        ready: Ready | None = None
         if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy:
-            yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
+            ready = yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
         if fan_out is None:
-            yield from sd_rounds(run, link, config.draft_len)
+            yield from sd_rounds(run, link, config.draft_len, ready)
         else:
-            yield from ssd_rounds(run, link, config.draft_len, fan_out)
+            yield from ssd_rounds(run, link, config.draft_len, fan_out, ready)
 
     def _fan_out(self, config: LaneConfig) -> FanOut:
         """For drafts of this length; what it learned in earlier turns stays."""
@@ -336,16 +337,16 @@ class DecodeLane:
     def _open_queued(self) -> QueuedRounds | None:
         """Rounds that two GPUs run without the host between them, where the backend and the drafter allow it.
 
-        A drafter that needs the target's features, or may propose less than asked for, is served by the host.
+        A drafter that may propose less than asked for is served by the host.
         """
         link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
         if not isinstance(link, WorkerLink) or not on_gpus:
             return None
-        always_whole = link.info.kind in ("draft_model", "scripted") and not link.info.tap_layers
         few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
-        if not (always_whole and few_eos and self._target.runs_ahead and self.config.graphs):
+        if link.info.kind == "ngram" or not (few_eos and self._target.runs_ahead and self.config.graphs):
             return None
-        return self._target.queued_rounds(link.board())
+        taps = link.info.tap_layers
+        return self._target.queued_rounds(link.board(len(taps) * self._target.model.config.hidden_size), taps)
 
     def _warm(self, progress: Progress) -> None:
         taps = self._link.info.tap_layers if self._link else ()

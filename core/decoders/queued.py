@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from specmon.core.decoders.fan_out import FanOut
-from specmon.core.decoders.rounds import conclude
+from specmon.core.decoders.rounds import Ready, conclude
 from specmon.core.decoders.run import Run
 from specmon.core.decoders.sheet import Sheet
 from specmon.core.decoders.target import Verified
@@ -30,20 +30,17 @@ _CHECK_S = 0.25
 
 def queued_rounds(
     run: Run, link: WorkerLink, rounds: QueuedRounds, draft_len: int, fan_out: FanOut | None
-) -> Iterator[Event]:
+) -> Generator[Event, None, Ready | None]:
     """Run greedy rounds of SSD until the turn ends, or drafts of `draft_len` tokens have no room in the context.
 
-    In the second case the drafter begins anew, with nothing proposed. Without a `fan_out` no branches are prepared: SD.
+    Without a `fan_out` no branches are prepared: SD. Returns: the next round's draft, if one was made.
     """
     if not _has_room(run, draft_len, rounds=1):
-        return
-    drafted: Drafted | None = link.draft(draft_len)
-    assert drafted is not None
-    proposal = drafted.proposal
+        return None
+    ready: Ready = link.draft(draft_len)
     before: Branches | None = None
-    rounds.start(
-        [run.pending, *proposal.tokens], len(run.target.held), left=run.left, last=sorted(run.eos_ids)
-    )
+    first = [run.pending, *_proposal(ready).tokens]
+    rounds.start(first, len(run.target.held), left=run.left, last=sorted(run.eos_ids))
     coming: deque[tuple[Queued, tuple[int, ...] | None]] = deque()
 
     def queue() -> None:
@@ -58,31 +55,30 @@ def queued_rounds(
                 yield from run.sync_clock()
                 queue()
             sheet = run.open_round(draft_len)
-            sheet.proposal = proposal
-            if drafted is not None:
-                sheet.drafted(drafted)
+            sheet.proposal = _proposal(ready)
+            if isinstance(ready, Drafted):
+                sheet.drafted(ready)
             if _has_room(run, draft_len, rounds=2) and not run.pausing and not run.clock_is_due:
                 queue()
             queued, widths = coming.popleft()
             _wait(queued, link)
-            outcome = _accept(run, sheet, rounds, queued, before if drafted is None else None)
+            outcome = _accept(run, sheet, rounds, queued, None if isinstance(ready, Drafted) else before)
             chosen: Proposal | None = None
             if widths is not None:
                 before = link.branches()
                 chosen = conclude(run, sheet, before, widths, outcome, fan_out)
                 sheet.settle(link.settled())
             if run.stop_reason is None:
-                if chosen is None:
-                    drafted = link.drafted()
-                    proposal = drafted.proposal
-                else:
-                    drafted, proposal = None, chosen
+                ready = chosen or link.drafted()
             run.drain(sheet)
             yield from run.close(sheet)
     finally:
         rounds.stop()
-    if run.stop_reason is None:
-        link.begin([*run.target.held, run.pending], None, 0)
+    return ready
+
+
+def _proposal(ready: Ready) -> Proposal:
+    return ready.proposal if isinstance(ready, Drafted) else ready
 
 
 def _has_room(run: Run, draft_len: int, *, rounds: int) -> bool:
@@ -118,6 +114,7 @@ def _accept(run: Run, sheet: Sheet, rounds: QueuedRounds, queued: Queued, before
     outcome = run.accept(
         sheet, verified, sheet.t0, now, now if settled is None else min(max(settled, sheet.t0), now)
     )
+    sheet.draft_handoff_bytes += len(sheet.emitted) * rounds.feature_bytes
     if before is not None:
         began = next(span.start for span in sheet.spans if span.kind == "verify")
         sheet.span(0, "wait" if before.t1 > sheet.t0 else "handoff", sheet.t0, began)

@@ -11,11 +11,24 @@ from collections.abc import Iterator
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.run import Run
 from specmon.core.decoders.sheet import Sheet
-from specmon.core.drafters.base import Branches, Outcome, Proposal
+from specmon.core.drafters.base import Branches, Drafted, Outcome, Proposal
 from specmon.core.drafters.link import DraftLink
 from specmon.core.events import Event, Span, SpanKind
 
 _NO_DRAFT = Proposal(tokens=())
+
+
+#: A draft made just now, or one that was prepared as a branch.
+Ready = Drafted | Proposal
+
+
+def _taken(ready: Ready, sheet: Sheet) -> Proposal:
+    """The round's draft, no longer than the context has room for; what making it cost is noted."""
+    if isinstance(ready, Drafted):
+        sheet.drafted(ready)
+        ready = ready.proposal
+    k = sheet.requested_k
+    return Proposal(tokens=ready.tokens[:k], probs=ready.probs[:k], features=ready.features)
 
 
 class _Telling:
@@ -58,8 +71,8 @@ def ar_rounds(run: Run) -> Iterator[Event]:
     yield from telling.tell()
 
 
-def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
-    """Speculative decoding: draft, then verify.
+def sd_rounds(run: Run, link: DraftLink, draft_len: int, ready: Ready | None = None) -> Iterator[Event]:
+    """Speculative decoding: draft, then verify. `ready`: the first draft, if it is there.
 
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding".
     """
@@ -67,9 +80,9 @@ def sd_rounds(run: Run, link: DraftLink, draft_len: int) -> Iterator[Event]:
     while run.going():
         yield from run.sync_clock()
         sheet = run.open_round(draft_len)
-        drafted = link.draft(sheet.requested_k)
-        sheet.drafted(drafted)
-        run.begin(sheet, drafted.proposal)
+        proposal = _taken(ready or link.draft(sheet.requested_k), sheet)
+        ready = None
+        run.begin(sheet, proposal)
         yield from telling.tell()
         link.outcome(run.verify(sheet))
         yield from telling.finish(sheet)
@@ -100,30 +113,23 @@ def conclude(
     return chosen.proposal if chosen else None
 
 
-def ssd_rounds(run: Run, link: DraftLink, draft_len: int, fan_out: FanOut) -> Iterator[Event]:
+def ssd_rounds(
+    run: Run, link: DraftLink, draft_len: int, fan_out: FanOut, ready: Ready | None = None
+) -> Iterator[Event]:
     """Speculative speculative decoding: while the target verifies, the draft device prepares the next draft.
 
     After each accepted_len it prepares one for each of some likely bonus tokens, as many as `fan_out` says, and hands them
     over as they are finished: where the outcome has one, the target goes on at once. Where it has none, the draft device
-    drafts from scratch.
+    drafts from scratch. `ready`: the first draft, if it is there.
     Source: Kumar et al. 2026, "Speculative Speculative Decoding" (code: tanishqkumar/ssd).
     """
     telling = _Telling(run, link)
-    ready: Proposal | None = None
     handed_over: list[Span] = []
     while run.going():
         yield from run.sync_clock()
         sheet = run.open_round(draft_len)
         sheet.spans += handed_over
-        if ready is None:
-            drafted = link.draft(sheet.requested_k)
-            sheet.drafted(drafted)
-            ready = drafted.proposal
-        proposal = Proposal(
-            tokens=ready.tokens[: sheet.requested_k],
-            probs=ready.probs[: sheet.requested_k],
-            features=ready.features,
-        )
+        proposal = _taken(ready or link.draft(sheet.requested_k), sheet)
         widths = fan_out.widths()[: len(proposal.tokens) + 1]
         link.prepare(widths, draft_len)
         run.begin(sheet, proposal)

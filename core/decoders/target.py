@@ -110,11 +110,11 @@ class Target:
                 choice = chooser.choose(logits, [len(tokens)])[0]
             yield PrefilledChunk(start=first, length=length, choice=choice, features_NF=features)
 
-    def queued_rounds(self, shared: SharedBoard) -> QueuedRounds | None:
+    def queued_rounds(self, shared: SharedBoard, taps: Sequence[int] = ()) -> QueuedRounds | None:
         """Rounds that the device runs one after another on a board, where the backend can."""
         if self.device.type == "cuda":
             shared.pin()
-        return self._passes.queued_rounds(shared.board, shared.memory)
+        return self._passes.queued_rounds(shared.board, shared.memory, taps)
 
     def begin(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> None:
         """Start on `tokens` (the pending token, then the draft) as rows at the cursor, where the backend runs by itself."""

@@ -214,10 +214,10 @@ class WorkerLink:
 
     # --- rounds that the target's device runs one after another -----------------------------------------------
 
-    def board(self) -> SharedBoard:
-        """The board on which the worker and the target's device hand over."""
+    def board(self, n_features: int = 0) -> SharedBoard:
+        """The board on which the worker and the target's device hand over, features of `n_features` numbers a row too."""
         if self._board is None:
-            self._board = SharedBoard()
+            self._board = SharedBoard(n_features)
             self._send("board", self._board.memory)
         return self._board
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import torch
 
 from specmon.core.errors import SpecmonError
-from specmon.kernels.relay.board import TOTAL, Board
+from specmon.kernels.relay.board import Board, words_of
 
 _FOR_ALL_DEVICES = 0x01 | 0x02  # cudaHostRegisterPortable, cudaHostRegisterMapped
 
 
 class SharedBoard:
-    """`memory` [TOTAL] int64 can be sent through a pipe: both processes then see one memory."""
+    """`memory` int64 can be sent through a pipe: both processes then see one memory.
 
-    def __init__(self) -> None:
-        self.memory = torch.zeros(TOTAL, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+    `n_features`: numbers a row's features have, 0 for none.
+    """
+
+    def __init__(self, n_features: int = 0) -> None:
+        self.memory = torch.zeros(words_of(n_features), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self.board = Board(self.memory.numpy())
         self._pinned = False
 

@@ -184,7 +184,12 @@ class Worker:
         if not self._board.has_record(serial):
             return None
         record = self._board.record(serial)
-        return Outcome(accepted=tuple(record.draft[: record.accepted_len]), bonus=record.bonus)
+        features = self._board.features(serial, record.accepted_len + 1)
+        return Outcome(
+            accepted=tuple(record.draft[: record.accepted_len]),
+            bonus=record.bonus,
+            features_AF=_tensor(features),
+        )
 
     def _await_outcome(self, serial: int) -> Outcome | None:
         """Wait for it; None where the round is discarded, or the engine goes on to other things than rounds."""

@@ -22,6 +22,7 @@ from specmon.kernels.offline.launches import Launch, record_launches
 from specmon.kernels.registry import TRITON
 
 ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless told not to
+_FEATURES = 3 * 576  # a row's, of an EAGLE-3 head for a small target
 _LAYERS = 2  # the first, and one that looks like all others
 
 
@@ -134,7 +135,7 @@ def _settle(n_tokens: int) -> None:
     """What a turn launches beside its models, on tensors without values: a draw, acceptance, a round's end, the time."""
     from specmon.kernels.accept.launch import Accepted, accept_chain, accept_tree
     from specmon.kernels.clock.pong import pong_kernel
-    from specmon.kernels.relay.board import TOTAL
+    from specmon.kernels.relay.board import words_of
     from specmon.kernels.relay.launch import Relay
     from specmon.kernels.sample.launch import Sampler
     from specmon.kernels.stream.winners import WORDS
@@ -150,7 +151,8 @@ def _settle(n_tokens: int) -> None:
         sampler(logits, nodes, tokens, empty(torch.float32, MAX_ROWS), n_rows)
     accept_chain(tokens, tokens, length, length, out)
     accept_tree(nodes, tokens, tokens, length, length, out)
-    relay = Relay(empty(torch.int64, TOTAL), meta)
+    relay = Relay(empty(torch.int64, words_of(_FEATURES)), meta)
+    relay.post(empty(torch.float32, MAX_ROWS, _FEATURES), MAX_ROWS)
     for draft_len in (1, MAX_ROWS - 1):
         relay.settle(empty(torch.int64, WORDS), draft_len)
     pong_kernel[(1,)](length, tokens, N=8, PATIENCE=200_000, num_warps=1)

@@ -120,10 +120,10 @@ class Passes(Protocol):
     #: Whether the first use of a kind of pass captures a graph.
     captures: bool
 
-    def queued_rounds(self, board: Board, memory: Tensor) -> QueuedRounds | None:
+    def queued_rounds(self, board: Board, memory: Tensor, taps: Sequence[int]) -> QueuedRounds | None:
         """Rounds of this sequence that the device runs one after another, where it can.
 
-        `memory` [board.TOTAL] int64 is the board's. No other pass may run while a round is under way.
+        `memory` is the board's; features of the layers `taps` go there. No other pass may run while a round is under way.
         """
         ...
 
@@ -216,7 +216,7 @@ class ReferencePasses:
         self._model, self._kv = model, kv
         self._begun: Callable[[], RowsOut] | None = None
 
-    def queued_rounds(self, board: Board, memory: Tensor) -> None:
+    def queued_rounds(self, board: Board, memory: Tensor, taps: Sequence[int]) -> None:
         """The host runs each."""
 
     def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:

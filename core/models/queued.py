@@ -46,8 +46,8 @@ class QueuedRounds:
     """Rounds of one sequence on a board that the draft worker writes to.
 
     Args:
-        board, memory: the board and the memory [board.TOTAL] int64 it looks at, where the device reaches it.
-        enqueue: queues a pass.
+        board, memory: the board and the memory it looks at, where the device reaches it.
+        enqueue: queues a pass. features: where it leaves the drafter's [16, F] fp32, None where it has none.
     """
 
     def __init__(
@@ -55,12 +55,14 @@ class QueuedRounds:
         board: Board,
         memory: torch.Tensor,
         enqueue: EnqueuePass,
+        features: torch.Tensor | None,
         device: torch.device,
         *,
         graphs: bool,
     ) -> None:
         self.board = board
-        self._enqueue, self._device = enqueue, device
+        self._enqueue, self._features, self._device = enqueue, features, device
+        self.feature_bytes = 0 if features is None else features[0].nbytes  # a row
         self._relay = Relay(memory, device)
         self._won = WinnersOfPasses(1, device)
         self._replays = Replays(device, graphs=graphs, repeat=False)
@@ -123,4 +125,6 @@ class QueuedRounds:
     def _enqueue_round(self, shape: _Shape) -> None:
         won = self._won.near(0)
         self._enqueue(self._relay.tokens, self._relay.positions, shape.draft_len + 1, won, shape.merge)
+        if self._features is not None:
+            self._relay.post(self._features, shape.draft_len + 1)
         self._relay.settle(self._won.memory(0), shape.draft_len)

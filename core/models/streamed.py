@@ -275,13 +275,17 @@ class StreamedPasses:
             ran=None if token is None else self._won.won.ran(1),
         )
 
-    def queued_rounds(self, board: Board, memory: Tensor) -> QueuedRounds:
+    def queued_rounds(self, board: Board, memory: Tensor, taps: Sequence[int]) -> QueuedRounds:
         """Rounds of this sequence on a board; no other pass runs while one of them is under way."""
+        kept = self._taps.of(tuple(taps))
 
         def enqueue(tokens: Tensor, positions: Tensor, n_rows: int, won: Winners, merge: Merge) -> None:
-            self._model.enqueue(tokens, positions, self._kv, self._attention, n_rows, won, merge=merge)
+            self._model.enqueue(
+                tokens, positions, self._kv, self._attention, n_rows, won, taps=kept, merge=merge
+            )
 
-        return QueuedRounds(board, memory, enqueue, self._device, graphs=self.captures)
+        features = None if kept is None else kept.features
+        return QueuedRounds(board, memory, enqueue, features, self._device, graphs=self.captures)
 
     def queue(self, n_rows: int) -> None:
         """Queue a pass over whatever the buffers hold and wait for nothing (benchmarks)."""

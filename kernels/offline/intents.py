@@ -52,6 +52,7 @@ INTENTS: dict[str, Intent] = {
     "drawn_kernel": Intent(),
     "accept_chain_kernel": Intent(),
     "accept_tree_kernel": Intent(),
+    "post_kernel": Intent(),
     "settle_kernel": Intent(),
     "pong_kernel": Intent(hot=False),
 }

@@ -4,7 +4,8 @@ The GPU leaves a record of each round there. The draft worker leaves the branche
 outcome had none, the draft it made after it. Rounds have serial numbers that are never used twice; what belongs to round s
 goes to place s modulo the places there are, and its `seq`, s + 1, is written last: until then it is not there.
 
-Layout, in int64 words: stop, gave_up, then records, branches' keys, their tokens, drafts. Unused keys are −1.
+Layout, in int64 words: stop, gave_up, then records, branches' keys, their tokens, drafts; behind them, where the drafter
+needs the target's features, those of each row, fp32, for the last two rounds. Unused keys are −1.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ def key_of(accepted_len: int, bonus: int) -> int:
     return (accepted_len << KEY_SHIFT) + bonus
 
 
+def words_of(n_features: int) -> int:
+    """Words of a board whose features have `n_features` numbers a row."""
+    return TOTAL + TABLES * ROWS * n_features * 4 // 8
+
+
 class Record:
     """What the GPU told of one round. Stamps are its clock's (ns)."""
 
@@ -51,7 +57,7 @@ class Record:
 
 
 class Board:
-    """Views of `memory` [TOTAL] int64, for the two processes; what either writes the other sees at once."""
+    """Views of `memory` int64, [TOTAL] or longer, for the two processes; what either writes the other sees at once."""
 
     def __init__(self, memory: NDArray[np.int64]) -> None:
         self._memory = memory
@@ -60,6 +66,7 @@ class Board:
         self._keys = memory[KEYS:TOKENS].reshape(TABLES, BRANCHES)
         self._tokens = memory[TOKENS:DRAFTS].reshape(TABLES, BRANCHES, ROWS)
         self._drafts = memory[DRAFTS:TOTAL].reshape(TABLES, DRAFTED)
+        self._features = memory[TOTAL:].view(np.float32).reshape(TABLES, ROWS, -1)
 
     def clear(self) -> None:
         """Nothing is there; no round may be under way."""
@@ -85,6 +92,11 @@ class Board:
     def record(self, serial: int) -> Record:
         """That of a round there is one of."""
         return Record(self._records[serial % RECORDS].copy())
+
+    def features(self, serial: int, n_rows: int) -> NDArray[np.float32] | None:
+        """Of the first rows of a round there is a record of [n_rows, F]; None on a board without."""
+        found = self._features[serial % TABLES, :n_rows]
+        return found.copy() if found.shape[1] else None
 
     # --- the draft worker ------------------------------------------------------------------------------------
 

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from specmon.kernels.relay import board
+from specmon.kernels.relay.post import post_kernel
 from specmon.kernels.relay.settle import settle_kernel
 from specmon.kernels.stream.launch import has_time, launch_options
 from specmon.kernels.stream.scaled import ROWS
+from specmon.kernels.stream.schedule import cdiv
 from specmon.kernels.stream.winners import WORDS
 
+_BLOCK = 1024  # numbers of a row that a program posts
 _PATIENCE = 20_000_000  # looks over the bus, about a µs each
 
 
@@ -20,13 +23,14 @@ class Relay:
     """Where the rows of the next round stand: tokens [16] int64, positions [16] int32, and what a turn has left.
 
     Args:
-        memory: the board [board.TOTAL] int64, where `device` reaches it.
+        memory: the board int64, where `device` reaches it.
     """
 
     def __init__(self, memory: Tensor, device: torch.device, *, patience: int = _PATIENCE) -> None:
         self.tokens = torch.zeros(ROWS, dtype=torch.int64, device=device)
         self.positions = torch.zeros(ROWS, dtype=torch.int32, device=device)
         self._memory, self._device, self._patience = memory, device, patience
+        self._features = memory[board.TOTAL :].view(torch.float32)
         self._state = torch.zeros(3, dtype=torch.int64, device=device)
         self._last = torch.full((ROWS,), -1, dtype=torch.int64, device=device)
 
@@ -41,6 +45,19 @@ class Relay:
         self._state.copy_(torch.tensor([serial, left, 0]))
         self._last.fill_(-1)
         self._last[: len(last)] = torch.tensor(list(last), dtype=torch.int64)
+
+    def post(self, features: Tensor, n_rows: int) -> None:
+        """Queue the way of a round's features to the board, before it is settled. Shapes: features [≥ n_rows, F] fp32."""
+        width = features.shape[1]
+        post_kernel[(cdiv(width, _BLOCK), n_rows)](
+            features,
+            self._features,
+            self._state,
+            F=width,
+            BLOCK=_BLOCK,
+            num_warps=4,
+            **launch_options(self._device),
+        )
 
     def settle(self, winners: Tensor, draft_len: int) -> None:
         """Queue the end of a round of `draft_len` drafted tokens. Shapes: winners [WORDS] int64, on the device."""

@@ -43,7 +43,8 @@ def queue_rounds(lane: DecodeLane) -> DecodeLane:
     target._passes = StreamedPasses(StreamedModel(target.model), target.kv)
     target._passes.prefill = prefill  # type: ignore[method-assign]
     assert isinstance(link, WorkerLink)
-    lane._queued = target.queued_rounds(link.board())
+    taps = link.info.tap_layers
+    lane._queued = target.queued_rounds(link.board(len(taps) * target.model.config.hidden_size), taps)
     return lane
 
 
@@ -103,6 +104,24 @@ def test_sd_drafts_after_every_outcome(own: Bench, tiny: TinyModels, ar: BenchLa
         assert [span.kind for span in round_.spans if span.device == 1 and span.kind != "prefill"] == [
             "draft"
         ]
+
+
+@pytest.mark.parametrize("decoder", ["sd", "ssd"])
+def test_a_head_drafts_from_the_features_on_the_board(
+    own: Bench, tiny: TinyModels, ar: BenchLane, decoder: str
+) -> None:
+    """What it drafts is what it drafts where the host hands its features over."""
+    settings = SETTINGS | {"draft": str(tiny.eagle3()), "draft_len": K, "fan_out": (2,)}
+    lane, by_host = (own.lane(tiny.with_words(tiny.target()), decoder, **settings) for _ in range(2))
+    queue_rounds(lane.lane)
+    by_host.lane._queued = None
+
+    found, want = decode(lane), decode(by_host)
+
+    assert found.tokens == want.tokens == decode(ar).tokens
+    assert [r.draft for r in found.rounds] == [r.draft for r in want.rounds]
+    assert [r.hit for r in found.rounds] == [r.hit for r in want.rounds]
+    assert len({r.draft for r in found.rounds}) > 2
 
 
 def test_a_round_says_where_its_draft_came_from(ssd: BenchLane) -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from specmon.kernels.relay.board import BRANCHES, TABLES, TOTAL, Board, key_of
+from specmon.kernels.relay.board import BRANCHES, TABLES, TOTAL, Board, key_of, words_of
 from specmon.kernels.relay.launch import Relay
 from specmon.kernels.relay.reference import settle
 from specmon.kernels.stream.scaled import ROWS
@@ -175,6 +175,27 @@ def test_a_round_that_nothing_follows_waits_for_nothing() -> None:
 
     table.settle([1, 5, 5], 2)
     assert table.board.record(1).discarded
+
+
+@pytest.mark.parametrize("width", [1, 1000, 2500])
+def test_features_go_to_the_place_of_their_round(width: int) -> None:
+    table = Table(torch.zeros(words_of(width), dtype=torch.int64, pin_memory=GPU))
+    features = torch.randn(ROWS, width, device=DEVICE)
+    for serial in (4, 5, 6):
+        table.start([1, 2], serial=serial)
+        table.relay.post(features + serial, 3)
+        if GPU:
+            torch.cuda.synchronize()
+        found = table.board.features(serial, 3)
+        assert found is not None
+        assert torch.equal(torch.from_numpy(found), (features[:3] + serial).cpu())
+    first = table.board.features(5, 3)
+    assert first is not None
+    assert torch.equal(torch.from_numpy(first), (features[:3] + 5).cpu())  # the last two rounds' stay
+
+
+def test_a_board_without_features_has_none() -> None:
+    assert Table().board.features(0, 3) is None
 
 
 def test_what_is_on_the_board_is_copied() -> None:
