@@ -234,9 +234,11 @@ class WorkerLink:
         return self._answer(Drafted)
 
     def check(self) -> None:
-        """Raises: SpecmonError where the worker is gone."""
-        if not self._process.is_alive():
-            raise self._death()
+        """Raises: SpecmonError where the worker is gone, as it said itself if it could."""
+        if self._process.is_alive():
+            return
+        while True:
+            self._receive(_ANSWER_LIMIT_S)  # an answer of before, or what it failed at; at the end its death
 
     def close(self) -> None:
         """End the worker; its board is gone with it, so nothing may be queued that looks there."""

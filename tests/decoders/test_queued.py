@@ -20,7 +20,7 @@ from specmon.core.drafters.link import WorkerLink
 from specmon.core.drafters.scripted import Step
 from specmon.core.engine.messages import Request
 from specmon.core.errors import SpecmonError
-from specmon.core.events import Round
+from specmon.core.events import Prefill, Round
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 
 from .harness import Bench, BenchLane
@@ -166,6 +166,23 @@ def test_a_conversation_goes_on_after_a_turn_was_cancelled_or_dropped(ar: BenchL
     dropped.close()
 
     assert decode(ssd).tokens == decode(ar).tokens
+
+
+def test_nothing_is_under_way_in_a_pause(ar: BenchLane, ssd: BenchLane) -> None:
+    lane, tokens = ssd.lane, []
+    assert lane._queued is not None
+    request = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=14)
+    for event in lane.generate(request, lane=0, turn=97, cancelled=lambda: False):
+        if isinstance(event, Prefill):
+            tokens.append(event.token_one)
+            lane.pause_after_round()
+        if isinstance(event, Round):
+            tokens += event.emitted
+            assert lane._queued._under_way == []
+            lane.resume()
+            lane.pause_after_round()
+
+    assert tokens == list(decode(ar).tokens)
 
 
 @pytest.mark.parametrize("context_length", [15, 16, 18])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 
 from specmon.core.drafters.base import Branches, Drafted, Outcome, Settled
 from specmon.core.drafters.desk import Desk
-from specmon.core.drafters.link import death_of_worker, receive
+from specmon.core.drafters.link import WorkerLink, death_of_worker, receive
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.registry import DrafterSpec, build_drafter
 from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
@@ -197,6 +198,33 @@ def test_worker_that_cannot_build_says_why(pipe: Pipe, tmp_path: Path) -> None:
 
     with pytest.raises(SpecmonError, match=r"has no config\.json"):
         receive(ours, 5.0, lambda: True, gone)
+
+
+def gone_worker(pipe: Pipe, *said: Any) -> WorkerLink:
+    """The user's side of a worker that said this and ended."""
+    ours, theirs = pipe
+    for answer in said:
+        theirs.send(answer)
+    theirs.close()
+    link = WorkerLink.__new__(WorkerLink)
+    link._pipe = ours
+    link._process = SimpleNamespace(is_alive=lambda: False, join=lambda timeout: None, exitcode=1)  # type: ignore[assignment]
+    return link
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ((), "The draft worker ended with code 1."),
+        (((1, Settled(received=1)), SpecmonError("Out of memory.")), "Out of memory."),
+    ],
+)
+def test_a_worker_that_is_gone_is_told_of_in_its_own_words(
+    pipe: Pipe, said: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(SpecmonError) as caught:
+        gone_worker(pipe, *said).check()
+    assert caught.value.message == message
 
 
 def test_worker_reports_what_loading_does_until_its_answer(pipe: Pipe) -> None:
