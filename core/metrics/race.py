@@ -215,12 +215,19 @@ def _standing(
 
 
 def decoder_label(turn: TurnMetrics, *, fan_out: bool = True) -> str:
-    """ "AR", "SD K4"; with `fan_out` also "SSD K4 fan 5·4·3·2·2", "SSD K4 fan auto:16"."""
+    """ "AR", "SD K4"; with `fan_out` also "SSD K4 fan 5·4·3·2·2", "SSD K4 fan auto:16".
+
+    A scripted drafter is always named, "SSD K4 scripted α=0.78": its acceptance and hits are chosen.
+    """
     if turn.lane.decoder == "ar":
         return "AR"
     label = f"{turn.lane.decoder.upper()} K{turn.turn.draft_len}"
     words = turn.turn.fan_out_words
-    return f"{label} fan {words}" if fan_out and words else label
+    if fan_out and words:
+        label += f" fan {words}"
+    if turn.lane.drafter_kind == "scripted" and turn.lane.drafter:
+        label += f" {turn.lane.drafter.partition(' (')[0]}"
+    return label
 
 
 def compare_lanes(reference: TurnMetrics, other: TurnMetrics, unlike: tuple[str, ...] = ()) -> Verdict:

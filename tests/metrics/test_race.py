@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from specmon.core.events import Round, Turn, TurnEnd
+from specmon.core.events import Lane, Round, Turn, TurnEnd
 from specmon.core.metrics.race import compare_lanes, decoder_label, standings
 from specmon.core.metrics.race_tokens import tokens_around
 from specmon.core.metrics.summary import race_summary, summary
@@ -180,6 +180,12 @@ def test_label_and_json_show_draft_len_and_fan_out(stream, plan, ledger_of, fan_
     assert decoder_label(turn) == ("SSD K4" if words is None else f"SSD K4 fan {words}")
     assert decoder_label(turn, fan_out=False) == "SSD K4"
     assert summary(ledger).fan_out == words
+
+
+def test_label_always_names_a_scripted_drafter(stream, plan, ledger_of):
+    named = {"drafter_kind": "scripted", "drafter": "scripted α=0.78 (0.6/0.72/0.8) + a model"}
+    ledger = ledger_of([replace(e, **named) if isinstance(e, Lane) else e for e in stream([plan(1)])])
+    assert decoder_label(ledger.lanes[0].turns[0], fan_out=False) == "SSD K4 scripted α=0.78"
 
 
 def test_race_without_turns_is_empty(ledger_of):
