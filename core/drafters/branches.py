@@ -12,7 +12,7 @@ import torch
 
 from specmon.core.drafters.base import Proposal
 from specmon.core.drafters.line import Likely, Line, Lines, Stepper, best_tokens
-from specmon.core.models.passes import MAX_ROWS, BranchStart
+from specmon.core.models.passes import MAX_ROWS, BranchStart, Pick
 from specmon.core.models.placement import branch_step
 
 Key = tuple[int, int]
@@ -44,6 +44,30 @@ def likely_outcomes(likely: Likely, line: Line, widths: tuple[int, ...]) -> list
     return guesses
 
 
+def picked(line: Line, widths: tuple[int, ...], *, n_context: int, lag: int, draft_len: int) -> list[Pick]:
+    """The branches of `likely_outcomes` in its order, before it is known which tokens those are."""
+    places = [(a, rank) for a, width in enumerate(widths) for rank in range(1, width + 1)]
+    slots = scratch_slots(line, len(places), n_context=n_context, lag=lag, draft_len=draft_len)
+    return [
+        Pick(
+            place=a,
+            rank=rank,
+            proposed=line.tokens[a] if a < len(line.tokens) else -1,
+            prefix=n_context + a - lag,
+            slots=own,
+        )
+        for (a, rank), own in zip(places, slots, strict=True)
+    ]
+
+
+def scratch_slots(
+    line: Line, n_branches: int, *, n_context: int, lag: int, draft_len: int
+) -> list[list[int]]:
+    """Slots of each branch's own, after the line's."""
+    base = n_context + len(line.tokens) - lag
+    return [list(range(base + j * draft_len, base + (j + 1) * draft_len)) for j in range(n_branches)]
+
+
 class Pass(NamedTuple):
     """A pass over a batch of branches: KV positions read, as `BranchBatch.step` gives them; the host's launches, and when
     it ran by the device's clock, as in `Line`.
@@ -68,10 +92,9 @@ class BranchBatch:
         self._device = line.logits[0].device
         self._keys = [guess.key for guess in guesses]
         self._first = [n_context + guess.accepted_len - stepper.lag for guess in guesses]
-        base = n_context + len(line.tokens) - stepper.lag
-        self._slots = [
-            list(range(base + j * draft_len, base + (j + 1) * draft_len)) for j in range(len(guesses))
-        ]
+        self._slots = scratch_slots(
+            line, len(guesses), n_context=n_context, lag=stepper.lag, draft_len=draft_len
+        )
         self._ids = [guess.bonus for guess in guesses]
         self._carries = [line.carries[guess.accepted_len] for guess in guesses]
         self._lines: dict[Key, Line] = {}  # drafted step by step
@@ -101,25 +124,30 @@ class BranchBatch:
         self._carries = [self._carries[j]]
         return True
 
-    def at_once(self, count: int) -> list[Pass] | None:
+    def at_once(self, count: int, lines: Lines | None = None) -> list[Pass] | None:
         """Draft all branches whole, 16 at a time; None where the stepper goes step by step.
 
-        Returns: what each pass read and cost.
+        `lines`: all of them, where they are drafted already. Returns: what each pass read and cost.
         """
+        if lines is not None:
+            return self._take(lines, self._keys, self._first, count)
         passes: list[Pass] = []
         for i in range(0, len(self._keys), MAX_ROWS):
             keys, firsts = self._keys[i : i + MAX_ROWS], self._first[i : i + MAX_ROWS]
             rows = zip(firsts, self._ids[i : i + MAX_ROWS], self._slots[i : i + MAX_ROWS], strict=True)
             starts = [BranchStart(prefix=first, token=token, slots=slots) for first, token, slots in rows]
             carries = self._carries[i : i + MAX_ROWS]
-            lines = self._stepper.branches(starts, carries, count, batch=i // MAX_ROWS)
-            if lines is None:
+            drafted = self._stepper.branches(starts, carries, count, batch=i // MAX_ROWS)
+            if drafted is None:
                 return None
-            self._whole |= {key: (lines, j) for j, key in enumerate(keys)}
-            own = [max(firsts) + len(keys) * (step + 1) for step in range(count)]
-            passes.append(Pass(own[0], lines.launches, lines.ran))  # one launch for all steps
-            passes += [Pass(kv_positions, 0, None) for kv_positions in own[1:]]
+            passes += self._take(drafted, keys, firsts, count)
         return passes
+
+    def _take(self, lines: Lines, keys: list[Key], firsts: list[int], count: int) -> list[Pass]:
+        """Branches drafted in one piece: one launch for all steps."""
+        self._whole |= {key: (lines, j) for j, key in enumerate(keys)}
+        read = [max(firsts) + len(keys) * (step + 1) for step in range(count)]
+        return [Pass(read[0], lines.launches, lines.ran), *(Pass(n, 0, None) for n in read[1:])]
 
     def step(self, step: int) -> int:
         """Feed every row's last token (the bonus at step 0) and propose its next one.

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, Outcome, Prepared, Proposal, Work
-from specmon.core.drafters.branches import BranchBatch, Guess, likely_outcomes
-from specmon.core.drafters.line import Line, Stepper
+from specmon.core.drafters.branches import BranchBatch, Guess, likely_outcomes, picked
+from specmon.core.drafters.line import Line, Lines, Stepper
 
 
 class ChainDrafter:
@@ -63,41 +63,61 @@ class ChainDrafter:
         return line.proposal()
 
     def prepare(
-        self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
+        self,
+        fan_out: tuple[int, ...],
+        draft_len: int,
+        clock: Callable[[], int],
+        arrived: Arrived,
+        rename: Callable[[Guess], Guess] | None = None,
     ) -> list[Prepared]:
-        return self.draft_branches(self.guess(fan_out, arrived), draft_len, clock, arrived)
-
-    def guess(self, fan_out: tuple[int, ...], arrived: Arrived) -> list[Guess]:
-        """The first half of `prepare`: feed the last proposal's end, and name its likely outcomes.
-
-        Returns: none where the outcome is there already.
-        """
+        """As `Drafter.prepare`. `rename`: the outcome a branch is for, where that is not what was guessed."""
         if not self._branches:
             raise ValueError("this drafter keeps nothing to start branches from")
-        line = self._line
-        if self._valid < len(self._context):  # an adopted branch was drafted from predicted features
-            tokens, features = self._unfed()
-            again = self.stepper.draft(tokens, self._valid, features, 0, guesses=True)
-            line.logits[0], line.carries[0] = again.logits[0], again.carries[0]
-            self._valid = len(self._context)
-            self._count_pass(self._valid, launches=again.launches)
+        line, n_context = self._line, len(self._context)
+        if self.stepper.one_piece and arrived() is not None:
+            return []
+        self._feed_again()
         widths = fan_out[: len(line.tokens) + 1]
         if line.fed < len(line.tokens):
-            self._count_pass(len(self._context) + len(line.tokens) - self.stepper.lag, launches=0)
-        likely = self.stepper.likely(line, len(self._context), max(widths) + 1)
+            self._count_pass(n_context + len(line.tokens) - self.stepper.lag, launches=0)
+        count = max(widths) + 1
+        picks = picked(line, widths, n_context=n_context, lag=self.stepper.lag, draft_len=draft_len)
+        whole = self.stepper.likely_branches(line, n_context, count, picks, draft_len)
+        likely, lines = whole or (self.stepper.likely(line, n_context, count), None)
         self._work += Work(launches=likely.launches, ran=likely.ran)
-        return [] if arrived() is not None else likely_outcomes(likely, line, widths)
+        if lines is None and arrived() is not None:
+            return []
+        guesses = likely_outcomes(likely, line, widths)
+        if rename is not None:
+            guesses = [rename(guess) for guess in guesses]
+        return self._branches_for(guesses, lines, draft_len, clock, arrived)
 
-    def draft_branches(
-        self, guesses: list[Guess], draft_len: int, clock: Callable[[], int], arrived: Arrived
+    def _feed_again(self) -> None:
+        """Feed what an adopted branch was drafted for from predicted features, now that there are real ones."""
+        if self._valid == len(self._context):
+            return
+        line = self._line
+        tokens, features = self._unfed()
+        again = self.stepper.draft(tokens, self._valid, features, 0, guesses=True)
+        line.logits[0], line.carries[0] = again.logits[0], again.carries[0]
+        self._valid = len(self._context)
+        self._count_pass(self._valid, launches=again.launches)
+
+    def _branches_for(
+        self,
+        guesses: list[Guess],
+        lines: Lines | None,
+        draft_len: int,
+        clock: Callable[[], int],
+        arrived: Arrived,
     ) -> list[Prepared]:
-        """The second half of `prepare`: a branch for each guess, of different (accepted_len, bonus)."""
+        """A branch for each guess, of different (accepted_len, bonus). `lines`: where they are drafted already."""
         if not guesses:
             return []
         batch = BranchBatch(
             self.stepper, self._line, guesses, n_context=len(self._context), draft_len=draft_len
         )
-        passes = batch.at_once(draft_len)  # to its end, whatever arrives meanwhile
+        passes = batch.at_once(draft_len, lines)  # to its end, whatever arrives meanwhile
         for drafted in passes or ():
             self._count_pass(drafted.kv_positions, launches=drafted.launches, ran=drafted.ran)
         finished = passes is not None or self._step_branches(batch, draft_len, arrived)

@@ -12,7 +12,15 @@ from torch import Tensor
 from specmon.core.drafters.base import DrafterInfo
 from specmon.core.drafters.line import Likely, Line, Lines
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS, BranchStart, Passes, warming_branches
+from specmon.core.models.passes import (
+    MAX_ROWS,
+    BranchesOut,
+    BranchStart,
+    LikelyOut,
+    Passes,
+    Pick,
+    warming_branches,
+)
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -58,17 +66,28 @@ class DraftModelStepper:
             line = self.draft([0] * n_rows, 0, None, steps, guesses=guesses)
         if not guesses:
             return
+        count = n_branches + 1  # one outcome may get all branches
+        if self.one_piece and 0 < n_branches <= MAX_ROWS:
+            self._say(progress, n_branches, draft_len)
+            self.likely_branches(line, 1, count, _warming_picks(n_branches, draft_len), draft_len)
+            self.move(list(range(1, 1 + draft_len)), 1)
+            return
         if self._passes.captures:
             progress(f"capturing graphs: likely tokens after {draft_len}", 1.0)
-        self.likely(line, 1, n_branches + 1)  # one outcome may get all branches
+        self.likely(line, 1, count)
         self.move(list(range(1, 1 + draft_len)), 1)
-        if not self._passes.whole_branches:
-            return
-        for batch, done in enumerate(range(0, n_branches, MAX_ROWS)):
-            count = min(n_branches - done, MAX_ROWS)
-            if self._passes.captures:
-                progress(f"capturing graphs: {count} branch{'es' * (count > 1)} of {draft_len}", 1.0)
-            self._passes.branches(warming_branches(count, draft_len), draft_len, batch)
+        for batch, done in enumerate(range(0, n_branches if self.one_piece else 0, MAX_ROWS)):
+            n_rows = min(n_branches - done, MAX_ROWS)
+            self._say(progress, n_rows, draft_len)
+            self._passes.branches(warming_branches(n_rows, draft_len), draft_len, batch)
+
+    def _say(self, progress: Progress, n_branches: int, draft_len: int) -> None:
+        if self._passes.captures:
+            progress(f"capturing graphs: {n_branches} branch{'es' * (n_branches > 1)} of {draft_len}", 1.0)
+
+    @property
+    def one_piece(self) -> bool:
+        return self._passes.whole_branches
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
@@ -115,9 +134,18 @@ class DraftModelStepper:
         """The likeliest tokens after each place of a line, its last token fed where that has no slot yet."""
         token = self._known(line.tokens[-1:])[0] if line.fed < len(line.tokens) else None
         out = self._passes.likely(line.logits, token, n_context + len(line.tokens) - 1, count)
-        line.logits, line.carries = list(torch.split(out.logits_PV, 1)), [None] * len(out.logits_PV)
-        line.fed = len(line.tokens)
-        return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches, ran=out.ran)
+        return _found(line, out)
+
+    def likely_branches(
+        self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int
+    ) -> tuple[Likely, Lines] | None:
+        """Likely tokens, and branches that begin with them, on a backend that drafts branches in one piece."""
+        if not self.one_piece or not 0 < len(picks) <= MAX_ROWS or count > self._last_row + 1:
+            return None
+        token = self._known(line.tokens[-1:])[0] if line.fed < len(line.tokens) else None
+        position = n_context + len(line.tokens) - 1
+        likely, out = self._passes.likely_branches(line.logits, token, position, count, picks, steps)
+        return _found(line, likely), _lines(out)
 
     def move(self, slots: list[int], first: int) -> int | None:
         """Move a branch's slots to the main line."""
@@ -131,15 +159,7 @@ class DraftModelStepper:
             return None
         if any(start.token > self._last_row for start in starts):
             starts = [msgspec.structs.replace(s, token=min(s.token, self._last_row)) for s in starts]
-        out = self._passes.branches(starts, count, batch)
-        return Lines(
-            tokens=out.tokens,
-            probs=out.probs,
-            logits_KBV=out.logits_KBV,
-            carries_KBD=None,
-            launches=out.launches,
-            ran=out.ran,
-        )
+        return _lines(self._passes.branches(starts, count, batch))
 
     def _known(self, tokens: list[int]) -> list[int]:
         return [min(token, self._last_row) for token in tokens]
@@ -151,3 +171,29 @@ class DraftModelStepper:
 
     def token_ids(self, indices: Tensor) -> Tensor:
         return indices
+
+
+def _warming_picks(n_branches: int, draft_len: int) -> list[Pick]:
+    """Branches off an empty line."""
+    return [
+        Pick(place=0, rank=rank, proposed=-1, prefix=start.prefix, slots=start.slots)
+        for rank, start in enumerate(warming_branches(n_branches, draft_len), start=1)
+    ]
+
+
+def _found(line: Line, out: LikelyOut) -> Likely:
+    """The likely tokens; the line's last token is fed now."""
+    line.logits, line.carries = list(torch.split(out.logits_PV, 1)), [None] * len(out.logits_PV)
+    line.fed = len(line.tokens)
+    return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches, ran=out.ran)
+
+
+def _lines(out: BranchesOut) -> Lines:
+    return Lines(
+        tokens=out.tokens,
+        probs=out.probs,
+        logits_KBV=out.logits_KBV,
+        carries_KBD=None,
+        launches=out.launches,
+        ran=out.ran,
+    )

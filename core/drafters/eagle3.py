@@ -21,7 +21,7 @@ from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS, BranchStart, warming_branches
+from specmon.core.models.passes import MAX_ROWS, BranchStart, Pick, warming_branches
 from specmon.core.models.placement import Chunk, Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -87,6 +87,7 @@ class Eagle3Stepper:
 
     lag = 1
     corrects = True
+    one_piece = False
 
     def __init__(
         self, head: Eagle3Head, kv: KvCache, label: str, drafts: StreamedEagle3 | None = None
@@ -201,6 +202,9 @@ class Eagle3Stepper:
             carries_KBD=carries_KBD,
             launches=out.launches,
         )
+
+    def likely_branches(self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int) -> None:
+        """A head's branches begin with carries, which are read between the two."""
 
     def move(self, slots: list[int], first: int) -> int | None:
         """Move a branch's slots to the main line."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo, Proposal
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import BranchStart
+from specmon.core.models.passes import BranchStart, Pick
 from specmon.core.models.placement import Placement, Rows
 from specmon.kernels.head.reference import top_rows
 
@@ -19,7 +19,8 @@ class Stepper(Protocol):
     """A model that is fed tokens and says what may come next.
 
     The token at position p has slot p - `lag`: an EAGLE-3 head pairs it with the feature at p-1 (lag 1, and token 0 has no
-    slot). `corrects`: confirmed tokens must be fed again once the target's features are known.
+    slot). `corrects`: confirmed tokens must be fed again once the target's features are known. `one_piece`: branches are
+    best drafted together with finding what they begin with; else step by step, so that an early outcome can end it.
     A carry is what one step hands to the next: EAGLE's hidden state [R, D], None for a draft model.
     """
 
@@ -27,6 +28,9 @@ class Stepper(Protocol):
     kv: KvCache
     lag: int
     corrects: bool
+
+    @property
+    def one_piece(self) -> bool: ...
 
     def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Append confirmed tokens at positions first …; logits [1, V] after the last one, and its carry [1, D]."""
@@ -61,6 +65,12 @@ class Stepper(Protocol):
 
         `carries`: of the places that branches leave. `batch`: which of a round's it is.
         """
+        ...
+
+    def likely_branches(
+        self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int
+    ) -> tuple[Likely, Lines] | None:
+        """`likely`, and `branches` that begin with what it found, in one piece; None where there are two."""
         ...
 
     def move(self, slots: list[int], first: int) -> int | None:

@@ -16,6 +16,7 @@ import msgspec
 from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, DrafterInfo, Outcome, Prepared, Proposal, Work
+from specmon.core.drafters.branches import Guess
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.script_words import Coverage
 
@@ -112,11 +113,7 @@ class ScriptedDrafter:
         if self._inner is None:
             branches = self._unworked(step, fan_out, clock)
         else:
-            guesses = [
-                msgspec.structs.replace(guess, bonus=self._bonus(step, guess.accepted_len, guess.rank))
-                for guess in self._inner.guess(fan_out, arrived)
-            ]
-            branches = self._inner.draft_branches(guesses, draft_len, clock, arrived)
+            branches = self._inner.prepare(fan_out, draft_len, clock, arrived, rename=self._renaming(step))
         after = self._plan.step(self._round + 1, draft_len)
         tokens = [self._tokens(after, self._n + a + 1, draft_len) for a in range(len(fan_out))]
         return [_filled(branch, tokens[branch.accepted_len]) for branch in branches]
@@ -156,6 +153,13 @@ class ScriptedDrafter:
         if step.covered and (accepted_len, rank) == (step.accepted, step.rank):
             return true
         return (true + 1 + rank) % self._vocab
+
+    def _renaming(self, step: Step) -> Callable[[Guess], Guess]:
+        def rename(guess: Guess) -> Guess:
+            bonus = self._bonus(step, guess.accepted_len, guess.rank)
+            return Guess(guess.accepted_len, bonus, guess.rank, guess.probability)
+
+        return rename
 
     def _unworked(self, step: Step, fan_out: tuple[int, ...], clock: Callable[[], int]) -> list[Prepared]:
         """Branches that no model works for."""

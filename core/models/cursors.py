@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specmon.core.models.passes import MAX_ROWS, BranchStart
+from specmon.core.models.passes import MAX_ROWS, BranchStart, Pick
 from specmon.kernels.attention.split import Branched
 
 #: Positions a chain covers at most: its first rows, then one a step.
@@ -60,7 +60,7 @@ class BranchTables:
         self._ahead = torch.arange(MAX_ROWS, dtype=torch.int32)[:, None].repeat(1, MAX_ROWS).to(device)
         self._positions = torch.zeros(MAX_ROWS, MAX_ROWS, dtype=torch.int32, device=device)
 
-    def start_at(self, starts: Sequence[BranchStart], steps: int) -> None:
+    def start_at(self, starts: Sequence[BranchStart | Pick], steps: int) -> None:
         """The branches of the next batch; no batch may be under way."""
         table = [[start.prefix, *start.slots[:steps]] for start in starts]
         self._start_here[: 1 + steps, : len(starts)] = np.transpose(table)

@@ -138,6 +138,7 @@ def _settle(n_tokens: int) -> None:
     from specmon.kernels.relay.board import words_of
     from specmon.kernels.relay.launch import Relay
     from specmon.kernels.sample.launch import Sampler
+    from specmon.kernels.stream.launch import pick
     from specmon.kernels.stream.winners import WORDS
 
     def empty(dtype: torch.dtype, *shape: int) -> Tensor:
@@ -151,6 +152,7 @@ def _settle(n_tokens: int) -> None:
         sampler(logits, nodes, tokens, empty(torch.float32, MAX_ROWS), n_rows)
     accept_chain(tokens, tokens, length, length, out)
     accept_tree(nodes, tokens, tokens, length, length, out)
+    pick(empty(torch.int64, MAX_ROWS, 17), empty(torch.int64, 3, MAX_ROWS), tokens, MAX_ROWS)
     relay = Relay(empty(torch.int64, words_of(_FEATURES)), meta)
     relay.post(empty(torch.float32, MAX_ROWS, _FEATURES), MAX_ROWS)
     for draft_len in (1, MAX_ROWS - 1):

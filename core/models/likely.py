@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.passes import MAX_ROWS, Pick
 from specmon.kernels.head.reference import top_rows
-from specmon.kernels.stream.launch import gather
+from specmon.kernels.stream.launch import gather, pick
 
 
 class LikelyTokens:
@@ -45,15 +46,36 @@ class LikelyTokens:
             self._tokens = torch.zeros(shape, dtype=torch.int64, pin_memory=self._pinned)
             self._probs = torch.zeros(shape, pin_memory=self._pinned)
 
-    def enqueue(self, n_seen: int, n_rows: int) -> None:
-        """Queue it: fetch the first `n_seen` rows, and find the likeliest tokens of `n_rows`."""
+    def enqueue(self, n_seen: int, n_rows: int) -> Tensor:
+        """Queue it: fetch the first `n_seen` rows, and find the likeliest tokens of `n_rows`.
+
+        Returns: them, on the device [n_rows, count] int64.
+        """
         if n_seen:
             gather(self._addresses, self.rows, n_seen)
         index, probs = top_rows(self.rows[:n_rows], self.count)
         tokens = index if self._names is None else self._names[index]
         self._tokens[:n_rows].copy_(tokens, non_blocking=True)
         self._probs[:n_rows].copy_(probs, non_blocking=True)
+        return tokens
 
     def here(self, n_rows: int, count: int) -> tuple[list[list[int]], list[list[float]]]:
         """Tokens and probabilities on the host, best first, once the work is done."""
         return self._tokens[:n_rows, :count].tolist(), self._probs[:n_rows, :count].tolist()
+
+
+class Picks:
+    """Tokens that branches begin with, picked from the likely ones on the device: `tokens` [16] int64."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.tokens = torch.zeros(MAX_ROWS, dtype=torch.int64, device=device)
+        self._choices = torch.zeros(3, MAX_ROWS, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self._choices_here = self._choices.numpy()
+
+    def start_at(self, picks: Sequence[Pick]) -> None:
+        """What to pick; no work may be under way."""
+        self._choices_here[:, : len(picks)] = np.transpose([(p.place, p.rank, p.proposed) for p in picks])
+
+    def enqueue(self, likely: Tensor, n_picks: int) -> None:
+        """Queue it. Shapes: likely [places, count] int64."""
+        pick(likely, self._choices, self.tokens, n_picks)

@@ -18,7 +18,7 @@ from specmon.core.models.kv import KvCache
 from specmon.core.models.placement import Chunk, Rows, branch_step
 from specmon.core.models.prefill import CHUNK
 from specmon.core.models.transformer import Transformer
-from specmon.kernels.head.reference import argmax_rows, top2_margin, top_rows
+from specmon.kernels.head.reference import argmax_rows, pick_reference, top2_margin, top_rows
 
 if TYPE_CHECKING:
     from specmon.core.models.queued import QueuedRounds
@@ -106,6 +106,16 @@ class LikelyOut:
     ran: tuple[int, int] | None = None
 
 
+class Pick(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch that begins with the likely token of `rank` at a place, `proposed` left out (−1: nothing is)."""
+
+    place: int
+    rank: int
+    proposed: int
+    prefix: int
+    slots: Sequence[int]
+
+
 class Passes(Protocol):
     """Forward passes of one sequence on its KV cache. The cursor is the caller's."""
 
@@ -168,6 +178,21 @@ class Passes(Protocol):
         """
         ...
 
+    def likely_branches(
+        self,
+        seen: Sequence[Tensor],
+        token: int | None,
+        position: int,
+        count: int,
+        picks: Sequence[Pick],
+        steps: int,
+    ) -> tuple[LikelyOut, BranchesOut]:
+        """`likely`, then `branches` that begin with tokens it found: one piece of work.
+
+        `count` is more than each rank, and no more than there are tokens. Raises: ValueError as those two.
+        """
+        ...
+
     def move(self, slots: Sequence[int], first: int) -> int | None:
         """Move a branch's slots to first, first + 1, … of the main line. Returns: launches, as in `RowsOut`."""
         ...
@@ -179,7 +204,7 @@ def check_chain(n_rows: int, steps: int) -> None:
         raise ValueError(f"a chain of {n_rows} rows and {steps} steps cannot be: 1 to {MAX_ROWS} each")
 
 
-def check_branches(starts: Sequence[BranchStart], steps: int, n_slots: int) -> None:
+def check_branches(starts: Sequence[BranchStart | Pick], steps: int, n_slots: int) -> None:
     """Raises: ValueError for branches or steps that cannot be in a cache of `n_slots`."""
     if not (1 <= len(starts) <= MAX_ROWS and 1 <= steps <= MAX_ROWS):
         raise ValueError(f"{len(starts)} branches of {steps} steps cannot be: 1 to {MAX_ROWS} each")
@@ -296,6 +321,22 @@ class ReferencePasses:
         logits_PV = torch.cat([*seen, *fed])
         tokens, probs = top_rows(logits_PV, min(count, logits_PV.shape[1]))
         return LikelyOut(tokens=tokens.tolist(), probs=probs.tolist(), logits_PV=logits_PV, launches=None)
+
+    def likely_branches(
+        self,
+        seen: Sequence[Tensor],
+        token: int | None,
+        position: int,
+        count: int,
+        picks: Sequence[Pick],
+        steps: int,
+    ) -> tuple[LikelyOut, BranchesOut]:
+        likely = self.likely(seen, token, position, count)
+        tokens = pick_reference(torch.tensor(likely.tokens), [(p.place, p.rank, p.proposed) for p in picks])
+        starts = [
+            BranchStart(prefix=p.prefix, token=t, slots=p.slots) for p, t in zip(picks, tokens, strict=True)
+        ]
+        return likely, self.branches(starts, steps)
 
     def move(self, slots: Sequence[int], first: int) -> None:
         device = self._model.device

@@ -32,7 +32,7 @@ class Replays:
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._launches: dict[Hashable, int] = {}
 
-    def run(self, shape: Hashable, queue: Callable[[], None]) -> int | None:
+    def run(self, shape: Hashable, queue: Callable[[], object]) -> int | None:
         """Queue the work of `shape` and wait for nothing. Returns: the host's launches, None where there are none to count.
 
         `queue` must queue the same launches whenever the shape is the same.
@@ -53,7 +53,7 @@ class Replays:
         if self._on_gpu:
             torch.cuda.current_stream(self._device).synchronize()
 
-    def _replay(self, shape: Hashable, queue: Callable[[], None]) -> int:
+    def _replay(self, shape: Hashable, queue: Callable[[], object]) -> int:
         first = 0
         if shape not in self._graphs:
             first = count_launches(queue)  # kernels compile and buffers are made before anything is captured
@@ -63,7 +63,7 @@ class Replays:
         self._graphs[shape].replay()
         return first + 1
 
-    def _capture(self, queue: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    def _capture(self, queue: Callable[[], object]) -> torch.cuda.CUDAGraph:
         """Record the work, which ran just before."""
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
@@ -91,7 +91,7 @@ class Mark:
             self._event.synchronize()
 
 
-def count_launches(queue: Callable[[], None]) -> int:
+def count_launches(queue: Callable[[], object]) -> int:
     """Run `queue` and count what it launches: Triton's kernels, and torch's ops that are no views.
 
     An op of torch counts once: the elementwise ops and copies that stand between Triton's kernels are one launch each.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from specmon.core.models.cursors import REACH, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
-from specmon.core.models.likely import LikelyTokens
+from specmon.core.models.likely import LikelyTokens, Picks
 from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.moves import SlotMoves
 from specmon.core.models.passes import (
@@ -25,6 +25,7 @@ from specmon.core.models.passes import (
     BranchStart,
     ChainOut,
     LikelyOut,
+    Pick,
     RowsOut,
     check_branches,
     check_chain,
@@ -152,6 +153,14 @@ class _Likely:
     merge: Merge = UNTILED
 
 
+@dataclass(frozen=True)
+class _LikelyBranches:
+    """Both in one piece."""
+
+    likely: _Likely
+    branches: _Branches
+
+
 class StreamedPasses:
     """Passes of one sequence through a `StreamedModel`.
 
@@ -183,6 +192,8 @@ class StreamedPasses:
         self._tokens_here = self._tokens.numpy()
         self._cursors, self._branch_tables = Cursors(device), BranchTables(device)
         self._won = WinnersOfPasses(MAX_ROWS, device)
+        self._fed = WinnersOfPasses(1, device)  # of the pass that feeds a line's last token
+        self._picks = Picks(device)
         self._device = device
         self._taps = TapBuffers(config.hidden_size, ROWS, device)
         self._logits: Tensor | None = None
@@ -235,27 +246,57 @@ class StreamedPasses:
         )
 
     def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
+        shape = self._start_branches(starts, steps, batch)
+        self._tokens_here[: len(starts)] = [start.token for start in starts]
+        launches = self._replays.run(shape, partial(self._enqueue_branches, shape, self._tokens))
+        self._replays.wait()
+        return self._branches_out(shape, launches)
+
+    def _start_branches(self, starts: Sequence[BranchStart | Pick], steps: int, batch: int) -> _Branches:
         check_branches(starts, steps, self._kv.n_slots)
-        n_rows = len(starts)
-        self._tokens_here[:n_rows] = [start.token for start in starts]
         self._branch_tables.start_at(starts, steps)
         if (steps, batch) not in self._branch_logits:  # made before anything is counted or captured
             vocabulary = self._model.reference.config.vocab_size
             self._branch_logits[steps, batch] = torch.zeros(steps, ROWS, vocabulary, device=self._device)
-        shape = _Branches(n_rows, steps, batch, merge_for(max(start.prefix for start in starts) + steps))
-        launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
-        self._replays.wait()
-        won = self._won.won
+        return _Branches(len(starts), steps, batch, merge_for(max(start.prefix for start in starts) + steps))
+
+    def _branches_out(self, shape: _Branches, launches: int | None) -> BranchesOut:
+        won, steps, n_rows = self._won.won, shape.steps, shape.n_rows
         return BranchesOut(
             tokens=won.tokens[:steps, :n_rows].T.tolist(),
             probs=won.probs[:steps, :n_rows].T.tolist(),
-            logits_KBV=self._branch_logits[steps, batch][:, :n_rows],
+            logits_KBV=self._branch_logits[steps, shape.batch][:, :n_rows],
             launches=launches,
             ran=won.ran(steps),
         )
 
     def likely(self, seen: Sequence[Tensor], token: int | None, position: int, count: int) -> LikelyOut:
-        n_places = check_places(seen, token)
+        shape, likely = self._start_likely(seen, token, position, count)
+        launches = self._replays.run(shape, partial(self._enqueue_likely, shape, likely))
+        self._replays.wait()
+        return self._likely_out(shape, likely, count, launches)
+
+    def likely_branches(
+        self,
+        seen: Sequence[Tensor],
+        token: int | None,
+        position: int,
+        count: int,
+        picks: Sequence[Pick],
+        steps: int,
+    ) -> tuple[LikelyOut, BranchesOut]:
+        likely_shape, likely = self._start_likely(seen, token, position, count)
+        self._picks.start_at(picks)
+        shape = _LikelyBranches(likely_shape, self._start_branches(picks, steps, 0))
+        launches = self._replays.run(shape, partial(self._enqueue_likely_branches, shape, likely))
+        self._replays.wait()
+        out = self._likely_out(likely_shape, likely, count, launches)
+        return out, self._branches_out(shape.branches, None if launches is None else 0)
+
+    def _start_likely(
+        self, seen: Sequence[Tensor], token: int | None, position: int, count: int
+    ) -> tuple[_Likely, LikelyTokens]:
+        check_places(seen, token)
         if self._likely is None:
             self._likely = LikelyTokens(self._model.reference.config.vocab_size, self._device)
         self._likely.start_at(seen, count)
@@ -263,16 +304,19 @@ class StreamedPasses:
             self._tokens_here[0] = token
             self._cursors.start_at(position)
         merge = merge_for(position + 1) if token is not None else UNTILED
-        shape = _Likely(len(seen), token is not None, self._likely.count, merge)
-        launches = self._replays.run(shape, partial(self._enqueue_likely, shape, self._likely))
-        self._replays.wait()
-        tokens, probs = self._likely.here(n_places, count)
+        return _Likely(len(seen), token is not None, self._likely.count, merge), self._likely
+
+    def _likely_out(
+        self, shape: _Likely, likely: LikelyTokens, count: int, launches: int | None
+    ) -> LikelyOut:
+        n_places = shape.n_seen + shape.feeds
+        tokens, probs = likely.here(n_places, count)
         return LikelyOut(
             tokens=tokens,
             probs=probs,
-            logits_PV=self._likely.rows[:n_places],
+            logits_PV=likely.rows[:n_places],
             launches=launches,
-            ran=None if token is None else self._won.won.ran(1),
+            ran=self._fed.won.ran(1) if shape.feeds else None,
         )
 
     def queued_rounds(self, board: Board, memory: Tensor, taps: Sequence[int]) -> QueuedRounds:
@@ -342,9 +386,8 @@ class StreamedPasses:
             tokens, n_rows, at = won.tokens, 1, at + n_rows
         self._won.bring(shape.steps)
 
-    def _enqueue_branches(self, shape: _Branches) -> None:
+    def _enqueue_branches(self, shape: _Branches, tokens: Tensor) -> None:
         self._branch_tables.begin()
-        tokens = self._tokens
         for step in range(shape.steps):
             won = self._won.near(step)
             self._model.enqueue(
@@ -360,7 +403,12 @@ class StreamedPasses:
             tokens = won.tokens
         self._won.bring(shape.steps)
 
-    def _enqueue_likely(self, shape: _Likely, likely: LikelyTokens) -> None:
+    def _enqueue_likely_branches(self, shape: _LikelyBranches, likely: LikelyTokens) -> None:
+        found = self._enqueue_likely(shape.likely, likely)
+        self._picks.enqueue(found, shape.branches.n_rows)
+        self._enqueue_branches(shape.branches, self._picks.tokens)
+
+    def _enqueue_likely(self, shape: _Likely, likely: LikelyTokens) -> Tensor:
         if shape.feeds:
             self._cursors.begin()
             self._model.enqueue(
@@ -369,11 +417,11 @@ class StreamedPasses:
                 self._kv,
                 self._attention,
                 1,
-                self._won.here(0),
+                self._fed.here(0),
                 logits=likely.rows[shape.n_seen :],
                 merge=shape.merge,
             )
-        likely.enqueue(shape.n_seen, shape.n_seen + shape.feeds)
+        return likely.enqueue(shape.n_seen, shape.n_seen + shape.feeds)
 
     def _logit_buffer(self) -> Tensor:
         """Logits by position after the first row's, fp32; rows of a pass lie one after the other."""

@@ -6,6 +6,8 @@ few rows. `sharpen_top` computes the best few again in fp32, so that the winner 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -40,6 +42,12 @@ def top_rows(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     logits_RV = logits_RV.float()
     top, index = logits_RV.max(dim=-1, keepdim=True) if count == 1 else logits_RV.topk(count, dim=-1)
     return index, torch.exp(top - torch.logsumexp(logits_RV, dim=-1, keepdim=True))
+
+
+def pick_reference(likely_PN: Tensor, picks: Sequence[tuple[int, int, int]]) -> list[int]:
+    """For each (place, rank, proposed) the rank-th of the place's likely tokens other than the proposed one."""
+    rows = likely_PN.tolist()
+    return [[t for t in rows[place] if t != proposed][rank - 1] for place, rank, proposed in picks]
 
 
 def top2_margin(logits_V: Tensor) -> float:

@@ -43,6 +43,7 @@ INTENTS: dict[str, Intent] = {
     "winner_kernel": Intent(),
     "gather_kernel": Intent(),
     "collect_kernel": Intent(),
+    "pick_kernel": Intent(),
     "pair_kernel": Intent(),
     "prompt_norm_kernel": Intent(),
     "prompt_rope_kernel": Intent(),

@@ -9,8 +9,10 @@ from copy import copy
 from dataclasses import dataclass
 
 import torch
+import triton
 from torch import Tensor
 
+from specmon.kernels.head.pick import pick_kernel
 from specmon.kernels.stream.embed import embed_kernel
 from specmon.kernels.stream.gather import gather_kernel
 from specmon.kernels.stream.head import head_kernel, winner_kernel
@@ -277,6 +279,17 @@ def embed(
         tokens if stamps is None else stamps, n_rows,
         D=stream.width, BN=stream.tile, STAMP=stamps is not None and has_time(device), **launch_options(device),
     )  # fmt: skip
+
+
+def pick(likely: Tensor, choices: Tensor, out: Tensor, n_picks: int) -> None:
+    """Pick tokens from the likeliest at some places (`head.pick`), on `out`'s device.
+
+    Shapes: likely [places, N] int64, contiguous; choices [3, 16] and out [16] int64.
+    """
+    n = likely.shape[1]
+    pick_kernel[(n_picks,)](
+        likely, choices, out, N=n, WIDTH=triton.next_power_of_2(n), num_warps=1, **launch_options(out.device)
+    )
 
 
 def gather(addresses: Tensor, out: Tensor, n_rows: int) -> None:

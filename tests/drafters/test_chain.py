@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from specmon.core.models.passes import (
     ChainOut,
     LikelyOut,
     Passes,
+    Pick,
     ReferencePasses,
     RowsOut,
 )
@@ -326,6 +328,23 @@ class CountedPasses:
         self.asked.append((f"{count} likely tokens", len(seen) + (token is not None), position, True))
         return replace(self._passes.likely(seen, token, position, count), launches=1)
 
+    def likely_branches(
+        self,
+        seen: Sequence[Tensor],
+        token: int | None,
+        position: int,
+        count: int,
+        picks: Sequence[Pick],
+        steps: int,
+    ) -> tuple[LikelyOut, BranchesOut]:
+        kind = f"{count} likely tokens and {len(picks)} branches of {steps}"
+        self.asked.append((kind, len(seen) + (token is not None), position, True))
+        likely, branches = self._passes.likely_branches(seen, token, position, count, picks, steps)
+        return replace(likely, launches=1), replace(branches, launches=0)
+
+    def queued_rounds(self, board: Any, memory: Tensor, taps: Sequence[int]) -> None:
+        raise NotImplementedError("a drafter's rounds are the target's")
+
     def move(self, slots: Sequence[int], first: int) -> int | None:
         self.asked.append(("move", len(slots), first, False))
         self._passes.move(slots, first)
@@ -415,6 +434,19 @@ def test_warming_runs_short_prompts_first(counted: Counted) -> None:
     assert said[:2] == ["capturing graphs: draft prompt 64", "capturing graphs: draft prompt 100000"]
 
 
+def test_warming_drafts_up_to_16_branches_in_one_piece(counted: Counted) -> None:
+    drafter, passes = counted(True)
+    said: list[str] = []
+    passes.captures = passes.whole_branches = True
+    assert isinstance(drafter.stepper, DraftModelStepper)
+
+    drafter.stepper.warm(4, guesses=True, progress=lambda what, part: said.append(what), n_branches=MAX_ROWS)
+
+    whole = f"{MAX_ROWS + 1} likely tokens and {MAX_ROWS} branches of 4"
+    assert [kind for kind, *_ in passes.asked] == ["chain of 4", whole, "move"]
+    assert said[1:] == [f"capturing graphs: {MAX_ROWS} branches of 4"]
+
+
 def test_warming_drafts_as_many_branches_as_a_round(counted: Counted) -> None:
     drafter, passes = counted(True)
     said: list[str] = []
@@ -457,7 +489,10 @@ def test_branches_in_one_piece_are_those_of_single_steps(
         )
         assert one.proposal.probs == pytest.approx(other.proposal.probs, rel=1e-3)
     asked = [kind for kind, *_ in passes.asked if "branches" in kind]
-    assert asked == [f"{count} branches of {K} in batch {i}" for i, count in enumerate(batches)]
+    if len(batches) == 1:
+        assert asked == [f"{max(fan_out) + 1} likely tokens and {batches[0]} branches of {K}"]
+    else:
+        assert asked == [f"{count} branches of {K} in batch {i}" for i, count in enumerate(batches)]
     work = at_once.take_work()
     assert work.forwards == 1 + K * len(batches)  # the draft's last token, then the branches
     if len(batches) == 1:
@@ -465,7 +500,7 @@ def test_branches_in_one_piece_are_those_of_single_steps(
 
 
 def test_a_round_of_ssd_knows_its_launches(counted: Counted) -> None:
-    """A hit: likely tokens, branches, the move. A miss: likely tokens, branches, the next draft."""
+    """A hit: likely tokens with their branches, the move. A miss: the same, then the next draft."""
     drafter, passes = counted(True)
     passes.whole_branches = True
     drafter.begin(START, None, 0)
@@ -480,7 +515,7 @@ def test_a_round_of_ssd_knows_its_launches(counted: Counted) -> None:
     drafter.draft(K)
     launches.append(drafter.take_work().launches)
 
-    assert launches == [3, 3]
+    assert launches == [2, 2]
 
 
 @pytest.mark.parametrize("seed", range(3))

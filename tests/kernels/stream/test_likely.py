@@ -15,11 +15,11 @@ from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.likely import LikelyTokens
-from specmon.core.models.passes import BranchStart, LikelyOut, ReferencePasses
+from specmon.core.models.likely import LikelyTokens, Picks
+from specmon.core.models.passes import BranchesOut, BranchStart, LikelyOut, Pick, ReferencePasses
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
-from specmon.kernels.head.reference import top_rows
+from specmon.kernels.head.reference import pick_reference, top_rows
 from specmon.kernels.stream.launch import gather
 
 DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -55,6 +55,22 @@ class Stepwise(StreamedPasses):
         return LikelyOut(
             tokens=tokens.tolist(), probs=probs.tolist(), logits_PV=torch.cat(rows), launches=None
         )
+
+    def likely_branches(
+        self,
+        seen: Sequence[Tensor],
+        token: int | None,
+        position: int,
+        count: int,
+        picks: Sequence[Pick],
+        steps: int,
+    ) -> tuple[LikelyOut, BranchesOut]:
+        likely = self.likely(seen, token, position, count)
+        named = pick_reference(torch.tensor(likely.tokens), [(p.place, p.rank, p.proposed) for p in picks])
+        starts = [
+            BranchStart(prefix=p.prefix, token=t, slots=p.slots) for p, t in zip(picks, named, strict=True)
+        ]
+        return likely, self.branches(starts, steps)
 
 
 def begun(passes: StreamedPasses) -> StreamedPasses:
@@ -104,6 +120,50 @@ def test_likely_tokens_are_the_librarys(streamed: StreamedModel) -> None:
     assert found[0] == found[1]
     assert [len(tokens) for tokens, _ in found[0]] == [K + 1] * 5
     assert found[0][-1] != found[0][-2]
+
+
+@pytest.mark.parametrize("count", [2, 7, 17])
+def test_picked_tokens_leave_out_what_was_proposed(count: int) -> None:
+    torch.manual_seed(count)
+    likely = torch.stack([torch.randperm(40)[:count] for _ in range(16)]).to(DEVICE)
+    chosen = [(place, 1 + place % (count - 1), int(likely[place, place % count])) for place in range(15)]
+    chosen.append((15, count, -1))
+    picks = Picks(DEVICE)
+    picks.start_at([Pick(place=p, rank=r, proposed=t, prefix=0, slots=()) for p, r, t in chosen])
+    picks.enqueue(likely, 16)
+
+    assert picks.tokens.tolist() == pick_reference(likely, chosen)
+
+
+def test_branches_begun_where_likely_tokens_are_found_are_those_of_two_pieces(
+    streamed: StreamedModel,
+) -> None:
+    n = len(TEXT)
+    found = []
+    for kind in (StreamedPasses, Stepwise):
+        passes = begun(kind(streamed, cache(streamed)))
+        drafted = passes.chain([31], n, K, logits=True)
+        assert drafted.logits_SV is not None
+        line = torch.split(drafted.logits_SV.clone(), 1)
+        proposed = [*drafted.tokens, -1]
+        places = [(0, 1), (0, 3), (1, 2), (K, 1)]
+        for again in range(2):  # captured, and replayed with other tables
+            picks = [
+                Pick(
+                    place=place,
+                    rank=rank + again,
+                    proposed=proposed[place],
+                    prefix=n + 1 + place,
+                    slots=range(n + 20 + j * K, n + 20 + (j + 1) * K),
+                )
+                for j, (place, rank) in enumerate(places)
+            ]
+            likely, branches = passes.likely_branches(line, drafted.tokens[-1], n + K, 6, picks, K)
+            found.append((likely.tokens, likely.probs, branches.tokens, branches.probs))
+            found.append(branches.logits_KBV.clone())
+    for one, other in zip(found[:4], found[4:], strict=True):
+        same = torch.equal(one, other) if isinstance(one, Tensor) else one == other
+        assert same
 
 
 def test_no_more_tokens_are_found_than_there_are() -> None:
