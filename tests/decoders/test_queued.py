@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,13 +59,18 @@ def own(tiny: TinyModels) -> Iterator[Bench]:
 @pytest.fixture(scope="module")
 def ar(own: Bench, tiny: TinyModels) -> BenchLane:
     one = SETTINGS | {"devices": SETTINGS["devices"].split(",")[0]}
-    return own.lane(tiny.with_words(tiny.target()), **one)
+    return own.lane(shallow(tiny), **one)
+
+
+def shallow(tiny: TinyModels) -> Path:
+    """A target of one layer: what is tested here lies between its passes."""
+    return tiny.with_words(tiny.variant(tiny.target(), "shallow", num_hidden_layers=1))
 
 
 def scripted(own: Bench, tiny: TinyModels, decoder: str) -> BenchLane:
     """A scripted drafter in a worker, with every kind of outcome."""
     lane = own.scripted(
-        tiny.with_words(tiny.target()),
+        shallow(tiny),
         decoder,
         STEPS,
         vocab_size=90,
@@ -82,7 +88,7 @@ def ssd(own: Bench, tiny: TinyModels) -> BenchLane:
 
 
 def decode(lane: BenchLane, **asked: Any) -> Any:
-    return lane.decode("t9 t8 t7", raw=True, **{"max_new_tokens": 14, **asked})
+    return lane.decode("t9 t8 t7", raw=True, **{"max_new_tokens": 9, **asked})
 
 
 def test_tokens_are_those_of_ar(ar: BenchLane, ssd: BenchLane) -> None:
@@ -107,18 +113,16 @@ def test_sd_drafts_after_every_outcome(own: Bench, tiny: TinyModels, ar: BenchLa
 
 
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
-def test_a_head_drafts_from_the_features_on_the_board(
-    own: Bench, tiny: TinyModels, ar: BenchLane, decoder: str
-) -> None:
+def test_a_head_drafts_from_the_features_on_the_board(own: Bench, tiny: TinyModels, decoder: str) -> None:
     """What it drafts is what it drafts where the host hands its features over."""
     settings = SETTINGS | {"draft": str(tiny.eagle3()), "draft_len": K, "fan_out": (2,)}
     lane, by_host = (own.lane(tiny.with_words(tiny.target()), decoder, **settings) for _ in range(2))
     queue_rounds(lane.lane)
     by_host.lane._queued = None
 
-    found, want = decode(lane), decode(by_host)
+    found, want = (decode(made, max_new_tokens=6) for made in (lane, by_host))
 
-    assert found.tokens == want.tokens == decode(ar).tokens
+    assert found.tokens == want.tokens
     assert [r.draft for r in found.rounds] == [r.draft for r in want.rounds]
     assert [r.hit for r in found.rounds] == [r.hit for r in want.rounds]
     assert len({r.draft for r in found.rounds}) > 2
@@ -146,7 +150,7 @@ def test_turns_of_any_length_end_where_ar_ends(ar: BenchLane, ssd: BenchLane, n_
 
 
 def test_a_stop_string_ends_what_is_queued(ar: BenchLane, ssd: BenchLane) -> None:
-    stop = decode(ar).text.split()[6]
+    stop = decode(ar).text.split()[4]
     found, want = (decode(lane, stop_strings=(stop,)) for lane in (ssd, ar))
 
     assert (found.text, found.end.stop_reason) == (want.text, "stop")
@@ -157,7 +161,7 @@ def test_a_conversation_goes_on_after_a_turn_was_cancelled_or_dropped(ar: BenchL
     asked = iter([False, False, True])
     decode(ssd, cancelled=lambda: next(asked))
     dropped = ssd.lane.generate(
-        Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=14),
+        Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=9),
         lane=0,
         turn=99,
         cancelled=lambda: False,
@@ -171,7 +175,7 @@ def test_a_conversation_goes_on_after_a_turn_was_cancelled_or_dropped(ar: BenchL
 def test_nothing_is_under_way_in_a_pause(ar: BenchLane, ssd: BenchLane) -> None:
     lane, tokens = ssd.lane, []
     assert lane._queued is not None
-    request = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=14)
+    request = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=9)
     for event in lane.generate(request, lane=0, turn=97, cancelled=lambda: False):
         if isinstance(event, Prefill):
             tokens.append(event.token_one)
@@ -185,7 +189,7 @@ def test_nothing_is_under_way_in_a_pause(ar: BenchLane, ssd: BenchLane) -> None:
     assert tokens == list(decode(ar).tokens)
 
 
-@pytest.mark.parametrize("context_length", [15, 16, 18])
+@pytest.mark.parametrize("context_length", [14, 16])
 def test_the_context_runs_full(
     monkeypatch: pytest.MonkeyPatch, ar: BenchLane, ssd: BenchLane, context_length: int
 ) -> None:
@@ -201,7 +205,7 @@ def test_the_context_runs_full(
 def test_a_worker_that_dies_is_said_and_replaced(ar: BenchLane, ssd: BenchLane) -> None:
     link = ssd.lane._link
     assert isinstance(link, WorkerLink)
-    request = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=14)
+    request = Request(messages=(("user", "t9 t8 t7"),), raw=True, max_new_tokens=9)
     turn = ssd.lane.generate(request, lane=0, turn=98, cancelled=lambda: False)
     assert any(isinstance(event, Round) for event in turn)
     link._process.kill()
