@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,6 +37,12 @@ def report_files(out: Path | None, name: str, force: bool) -> Files | None:
     for file in files:
         if file.exists() and not force:
             raise UsageError(f"{file} exists.", "Give another --name, or --force.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as refused:
+        raise UsageError(f"--out is {out}, where nothing can be written: {refused.strerror}.") from refused
     return files
 
 
@@ -50,7 +57,6 @@ def give_report(report: msgspec.Struct, markdown: str, files: Files | None, *, j
     if files is None:
         return
     as_json, as_markdown = files
-    as_json.parent.mkdir(parents=True, exist_ok=True)
     as_json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
     as_markdown.write_text(markdown, "utf-8")
     say(f"Written to {as_json} and {as_markdown.name}.")
