@@ -47,16 +47,15 @@ def report_files(out: Path | None, name: str, force: bool) -> Files | None:
 
 
 def give_report(report: msgspec.Struct, markdown: str, files: Files | None, *, json: bool) -> None:
-    """Print the report, as JSON or for people, and write both files, where there are any to write."""
+    """Write both files, where there are any to write, then print the report, as JSON or for people."""
     import msgspec
 
+    if files is not None:
+        as_json, as_markdown = files
+        as_json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+        as_markdown.write_text(markdown, "utf-8")
+        say(f"Written to {as_json} and {as_markdown.name}.")
     if json:
         write_json(msgspec.to_builtins(report))
     else:
         write_line(markdown.rstrip())
-    if files is None:
-        return
-    as_json, as_markdown = files
-    as_json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    as_markdown.write_text(markdown, "utf-8")
-    say(f"Written to {as_json} and {as_markdown.name}.")
