@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import DeviceClock
 from specmon.core.drafters.base import Outcome, Proposal
 from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
+from specmon.kernels.accept.reference import agreeing
 
 _TOKEN_BYTES = 8
 
@@ -159,7 +160,7 @@ class Run:
         """
         proposal = sheet.proposal
         tokens = [self._pending, *proposal.tokens]
-        accepted_len = _agreeing(proposal.tokens, verified.choices)
+        accepted_len = agreeing(proposal.tokens, verified.choices)
         emitted, text = self._emit([*proposal.tokens[:accepted_len], verified.choices[accepted_len]])
         self._fill(sheet, verified, accepted_len, emitted, text)
         self.target.keep(tokens[: len(emitted)])
@@ -245,8 +246,3 @@ class Run:
             self.stop_reason = "stop"
         elif self.n_tokens >= self._limits.max_new_tokens:
             self.stop_reason = "length"
-
-
-def _agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
-    """How many of the first drafted tokens are what the target chose there."""
-    return next((i for i, (d, c) in enumerate(zip(drafted, chosen, strict=False)) if d != c), len(drafted))

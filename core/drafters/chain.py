@@ -80,9 +80,10 @@ class ChainDrafter:
         widths = fan_out[: len(line.tokens) + 1]
         if line.fed < len(line.tokens):
             self._count_pass(n_context + len(line.tokens) - self.stepper.lag, launches=0)
-        count = max(widths) + 1
-        picks = picked(line, widths, n_context=n_context, lag=self.stepper.lag, draft_len=draft_len)
-        whole = self.stepper.likely_branches(line, n_context, count, picks, draft_len)
+        count, whole = max(widths) + 1, None
+        if self.stepper.one_piece:
+            picks = picked(line, widths, n_context=n_context, lag=self.stepper.lag, draft_len=draft_len)
+            whole = self.stepper.likely_branches(line, n_context, count, picks, draft_len)
         likely, lines = whole or (self.stepper.likely(line, n_context, count), None)
         self._work += Work(launches=likely.launches, ran=likely.ran)
         if lines is None and arrived() is not None:

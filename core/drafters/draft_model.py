@@ -132,19 +132,17 @@ class DraftModelStepper:
 
     def likely(self, line: Line, n_context: int, count: int) -> Likely:
         """The likeliest tokens after each place of a line, its last token fed where that has no slot yet."""
-        token = self._known(line.tokens[-1:])[0] if line.fed < len(line.tokens) else None
-        out = self._passes.likely(line.logits, token, n_context + len(line.tokens) - 1, count)
-        return _found(line, out)
+        return _found(line, self._passes.likely(line.logits, *self._unfed(line, n_context), count))
 
     def likely_branches(
         self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int
     ) -> tuple[Likely, Lines] | None:
-        """Likely tokens, and branches that begin with them, on a backend that drafts branches in one piece."""
-        if not self.one_piece or not 0 < len(picks) <= MAX_ROWS or count > self._last_row + 1:
+        """Likely tokens, and branches that begin with them, where one batch holds those; None where it does not."""
+        if not 0 < len(picks) <= MAX_ROWS or count > self._last_row + 1:
             return None
-        token = self._known(line.tokens[-1:])[0] if line.fed < len(line.tokens) else None
-        position = n_context + len(line.tokens) - 1
-        likely, out = self._passes.likely_branches(line.logits, token, position, count, picks, steps)
+        likely, out = self._passes.likely_branches(
+            line.logits, *self._unfed(line, n_context), count, picks, steps
+        )
         return _found(line, likely), _lines(out)
 
     def move(self, slots: list[int], first: int) -> int | None:
@@ -155,11 +153,16 @@ class DraftModelStepper:
         self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
     ) -> Lines | None:
         """Draft `count` tokens along each branch, on a backend that does so in one piece."""
-        if not self._passes.whole_branches:
+        if not self.one_piece:
             return None
         if any(start.token > self._last_row for start in starts):
             starts = [msgspec.structs.replace(s, token=min(s.token, self._last_row)) for s in starts]
         return _lines(self._passes.branches(starts, count, batch))
+
+    def _unfed(self, line: Line, n_context: int) -> tuple[int | None, int]:
+        """The line's last token where that has no slot yet, and its position."""
+        token = self._known(line.tokens[-1:])[0] if line.fed < len(line.tokens) else None
+        return token, n_context + len(line.tokens) - 1
 
     def _known(self, tokens: list[int]) -> list[int]:
         return [min(token, self._last_row) for token in tokens]

@@ -70,7 +70,7 @@ class Stepper(Protocol):
     def likely_branches(
         self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int
     ) -> tuple[Likely, Lines] | None:
-        """`likely`, and `branches` that begin with what it found, in one piece; None where there are two."""
+        """Where `one_piece`: `likely`, and `branches` that begin with what it found; None where they do not fit in it."""
         ...
 
     def move(self, slots: list[int], first: int) -> int | None:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.eagle3 import Eagle3Head
-from specmon.core.models.cursors import REACH, BranchTables, Cursors
+from specmon.core.models.cursors import REACH, BranchShape, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
-from specmon.core.models.likely import LikelyTokens
+from specmon.core.models.likely import LikelyShape, LikelyTokens
 from specmon.core.models.matmuls import eagle3_matmuls
 from specmon.core.models.moves import SlotMoves
 from specmon.core.models.passes import (
@@ -33,7 +33,7 @@ from specmon.core.models.passes import (
 )
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
-from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
+from specmon.kernels.attention.split import Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.eagle3.launch import collect, pair
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import HeadMatmul, Normed, gather
@@ -64,26 +64,6 @@ class _Draft:
     n_rows: int
     steps: int
     guesses: bool
-    merge: Merge
-
-
-@dataclass(frozen=True)
-class _Likely:
-    """A line's last token fed, or none, and likely tokens after each place: what a graph of it is captured for."""
-
-    n_seen: int
-    feeds: bool
-    count: int
-    merge: Merge
-
-
-@dataclass(frozen=True)
-class _Branches:
-    """A batch of branches: what a graph of it is captured for."""
-
-    n_rows: int
-    steps: int
-    batch: int
     merge: Merge
 
 
@@ -191,23 +171,21 @@ class StreamedEagle3:
         of all places, which stay until likely tokens are next asked for.
         Raises: ValueError for no place or more than 16.
         """
-        n_places = check_places(seen, token)
+        check_places(seen, token)
         if self._likely is None:
             head = self._head
             self._likely = LikelyTokens(head.head.out_features, self._device, head.to_target)
-        self._likely.start_at(seen, count)
+        shape = self._likely.start_at(seen, count, None if token is None else slot)
         self._carry_addresses_here[: len(carries)] = [carry.data_ptr() for carry in carries]
         if token is not None:
             self._tokens_here[0] = token
             self._cursors.start_at(slot)
-        merge = merge_for(slot + 1) if token is not None else UNTILED
-        shape = _Likely(len(seen), token is not None, self._likely.count, merge)
         launches = self._replays.run(shape, partial(self._enqueue_likely, shape, self._likely))
         self._replays.wait()
-        tokens, probs = self._likely.here(n_places, count)
-        rows = self._likely.rows[:n_places]
+        tokens, probs = self._likely.here(shape.n_places, count)
+        rows = self._likely.rows[: shape.n_places]
         out = LikelyOut(tokens=tokens, probs=probs, logits_PV=rows, launches=launches)
-        return out, self._line[:n_places]
+        return out, self._line[: shape.n_places]
 
     def branches(
         self, starts: Sequence[BranchStart], carries: Sequence[Tensor], steps: int, batch: int
@@ -220,13 +198,12 @@ class StreamedEagle3:
         check_branches(starts, steps, self._kv.n_slots)
         n_rows, key = len(starts), (steps, batch)
         self._tokens_here[:n_rows] = [start.token for start in starts]
-        self._branch_tables.start_at(starts, steps)
+        shape = self._branch_tables.start_at(starts, steps, batch)
         self._carry_addresses_here[:n_rows] = [carry.data_ptr() for carry in carries]
         if key not in self._branch_logits:  # made before anything is counted or captured
             n_tokens, width = self._head.head.out_features, self._residual.shape[1]
             self._branch_logits[key] = torch.zeros(steps, ROWS, n_tokens, device=self._device)
             self._branch_carries[key] = torch.zeros(steps, ROWS, width, device=self._device)
-        shape = _Branches(n_rows, steps, batch, merge_for(max(start.prefix for start in starts) + steps))
         launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
         self._replays.wait()
         won = self._won.won
@@ -253,7 +230,7 @@ class StreamedEagle3:
             tokens, features, n_rows, at = won.tokens, residual[n_rows - 1 :], 1, at + n_rows
         self._won.bring(shape.steps)
 
-    def _enqueue_likely(self, shape: _Likely, likely: LikelyTokens) -> None:
+    def _enqueue_likely(self, shape: LikelyShape, likely: LikelyTokens) -> None:
         n_seen, line = shape.n_seen, self._line
         if shape.feeds:
             self._cursors.begin()
@@ -261,9 +238,9 @@ class StreamedEagle3:
         if shape.feeds:
             rows, won, logits = self._cursors.first, self._won.here(0), likely.rows[n_seen:]
             self._pass(self._tokens, line[n_seen - 1 :], line[n_seen:], rows, 1, won, logits, shape.merge)
-        likely.enqueue(n_seen, n_seen + shape.feeds)
+        likely.enqueue(n_seen, shape.n_places)
 
-    def _enqueue_branches(self, shape: _Branches) -> None:
+    def _enqueue_branches(self, shape: BranchShape) -> None:
         self._branch_tables.begin()
         gather(self._carry_addresses, self._entered, shape.n_rows)
         tokens, features, key = self._tokens, self._entered, (shape.steps, shape.batch)

@@ -7,13 +7,14 @@ alignment and all passes run one binary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from specmon.core.models.passes import MAX_ROWS, BranchStart, Pick
-from specmon.kernels.attention.split import Branched
+from specmon.kernels.attention.split import Branched, Merge, merge_for
 
 #: Positions a chain covers at most: its first rows, then one a step.
 REACH = 2 * MAX_ROWS - 1
@@ -49,6 +50,16 @@ class Cursors:
         return self._all[ahead]
 
 
+@dataclass(frozen=True)
+class BranchShape:
+    """A batch of branches: what a graph of it is captured for."""
+
+    n_rows: int
+    steps: int
+    batch: int
+    merge: Merge
+
+
 class BranchTables:
     """Where branches stand at each step, and which slots are theirs."""
 
@@ -60,10 +71,12 @@ class BranchTables:
         self._ahead = torch.arange(MAX_ROWS, dtype=torch.int32)[:, None].repeat(1, MAX_ROWS).to(device)
         self._positions = torch.zeros(MAX_ROWS, MAX_ROWS, dtype=torch.int32, device=device)
 
-    def start_at(self, starts: Sequence[BranchStart | Pick], steps: int) -> None:
+    def start_at(self, starts: Sequence[BranchStart | Pick], steps: int, batch: int) -> BranchShape:
         """The branches of the next batch; no batch may be under way."""
         table = [[start.prefix, *start.slots[:steps]] for start in starts]
         self._start_here[: 1 + steps, : len(starts)] = np.transpose(table)
+        longest = max(start.prefix for start in starts) + steps
+        return BranchShape(len(starts), steps, batch, merge_for(longest))
 
     def begin(self) -> None:
         """Queue the tables of all steps."""

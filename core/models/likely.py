@@ -7,14 +7,30 @@ one graph serves a line whichever pass drafted it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from specmon.core.models.passes import MAX_ROWS, Pick
+from specmon.kernels.attention.split import UNTILED, Merge, merge_for
 from specmon.kernels.head.reference import top_rows
 from specmon.kernels.stream.launch import gather, pick
+
+
+@dataclass(frozen=True)
+class LikelyShape:
+    """A line's last token fed, or none, and likely tokens after each place: what a graph of it is captured for."""
+
+    n_seen: int
+    feeds: bool
+    count: int
+    merge: Merge
+
+    @property
+    def n_places(self) -> int:
+        return self.n_seen + self.feeds
 
 
 class LikelyTokens:
@@ -34,10 +50,15 @@ class LikelyTokens:
         self.count = 0
         self._make_room(1)
 
-    def start_at(self, seen: Sequence[Tensor], count: int) -> None:
-        """The rows to fetch, [1, n_tokens] fp32 each, and how many tokens to find; no work may be under way."""
+    def start_at(self, seen: Sequence[Tensor], count: int, fed_at: int | None = None) -> LikelyShape:
+        """The rows to fetch, [1, n_tokens] fp32 each, and how many tokens to find; no work may be under way.
+
+        `fed_at`: the slot of the token that is fed for one place more, None for none.
+        """
         self._addresses_here[: len(seen)] = [row.data_ptr() for row in seen]
         self._make_room(min(count, self._n_tokens))
+        merge = UNTILED if fed_at is None else merge_for(fed_at + 1)
+        return LikelyShape(len(seen), fed_at is not None, self.count, merge)
 
     def _make_room(self, count: int) -> None:
         if count > self.count:

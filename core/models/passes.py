@@ -23,6 +23,7 @@ from specmon.kernels.head.reference import argmax_rows, pick_reference, top2_mar
 if TYPE_CHECKING:
     from specmon.core.models.queued import QueuedRounds
     from specmon.kernels.relay.board import Board
+    from specmon.kernels.stream.winners import Won
 
 #: Rows of one decode pass: the recipe's fixed row count.
 MAX_ROWS = 16
@@ -45,6 +46,27 @@ class RowsOut:
     features_RF: Tensor | None
     launches: int | None
     ran: tuple[int, int] | None
+
+    @classmethod
+    def of(
+        cls,
+        won: Won,
+        n_rows: int,
+        launches: int | None,
+        *,
+        logits_RV: Tensor | None = None,
+        features_RF: Tensor | None = None,
+    ) -> RowsOut:
+        """What a pass of `n_rows` left where the host reads it."""
+        return cls(
+            greedy=won.tokens[0, :n_rows].tolist(),
+            margins=won.margins[0, :n_rows].tolist(),
+            probs=won.probs[0, :n_rows].tolist(),
+            logits_RV=logits_RV,
+            features_RF=features_RF,
+            launches=launches,
+            ran=won.ran(1),
+        )
 
     def margin(self, row: int) -> float:
         if self.margins is not None:
@@ -230,6 +252,24 @@ def check_places(seen: Sequence[Tensor], token: int | None) -> int:
     return n_places
 
 
+def likely_then_branches(
+    passes: Passes,
+    seen: Sequence[Tensor],
+    token: int | None,
+    position: int,
+    count: int,
+    picks: Sequence[Pick],
+    steps: int,
+) -> tuple[LikelyOut, BranchesOut]:
+    """`Passes.likely_branches` in two pieces."""
+    likely = passes.likely(seen, token, position, count)
+    tokens = pick_reference(torch.tensor(likely.tokens), [(p.place, p.rank, p.proposed) for p in picks])
+    starts = [
+        BranchStart(prefix=p.prefix, token=t, slots=p.slots) for p, t in zip(picks, tokens, strict=True)
+    ]
+    return likely, passes.branches(starts, steps)
+
+
 class ReferencePasses:
     """The plain-torch backend."""
 
@@ -331,12 +371,7 @@ class ReferencePasses:
         picks: Sequence[Pick],
         steps: int,
     ) -> tuple[LikelyOut, BranchesOut]:
-        likely = self.likely(seen, token, position, count)
-        tokens = pick_reference(torch.tensor(likely.tokens), [(p.place, p.rank, p.proposed) for p in picks])
-        starts = [
-            BranchStart(prefix=p.prefix, token=t, slots=p.slots) for p, t in zip(picks, tokens, strict=True)
-        ]
-        return likely, self.branches(starts, steps)
+        return likely_then_branches(self, seen, token, position, count, picks, steps)
 
     def move(self, slots: Sequence[int], first: int) -> None:
         device = self._model.device

@@ -97,17 +97,8 @@ class QueuedRounds:
         """What a round came to that is done; rounds are taken in their order."""
         assert self._under_way[0] is queued
         del self._under_way[0]
-        record, n_rows = self.board.record(queued.serial), queued.draft_len + 1
-        won = record.won
-        return record, RowsOut(
-            greedy=won.tokens[0, :n_rows].tolist(),
-            margins=won.margins[0, :n_rows].tolist(),
-            probs=won.probs[0, :n_rows].tolist(),
-            logits_RV=None,
-            features_RF=None,
-            launches=queued.launches,
-            ran=won.ran(1),
-        )
+        record = self.board.record(queued.serial)
+        return record, RowsOut.of(record.won, queued.draft_len + 1, queued.launches)
 
     def stop(self) -> None:
         """Let rounds still under way end, whatever they come to, and wait for that."""

@@ -14,9 +14,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from specmon.core.models.cursors import REACH, BranchTables, Cursors
+from specmon.core.models.cursors import REACH, BranchShape, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
-from specmon.core.models.likely import LikelyTokens, Picks
+from specmon.core.models.likely import LikelyShape, LikelyTokens, Picks
 from specmon.core.models.matmuls import matmuls_of
 from specmon.core.models.moves import SlotMoves
 from specmon.core.models.passes import (
@@ -134,31 +134,11 @@ class _Chain:
 
 
 @dataclass(frozen=True)
-class _Branches:
-    """A batch of branches: what a graph of it is captured for."""
-
-    n_rows: int
-    steps: int
-    batch: int
-    merge: Merge = UNTILED
-
-
-@dataclass(frozen=True)
-class _Likely:
-    """A line's last token fed, or none, and likely tokens after each place: what a graph of it is captured for."""
-
-    n_seen: int
-    feeds: bool
-    count: int
-    merge: Merge = UNTILED
-
-
-@dataclass(frozen=True)
 class _LikelyBranches:
     """Both in one piece."""
 
-    likely: _Likely
-    branches: _Branches
+    likely: LikelyShape
+    branches: BranchShape
 
 
 class StreamedPasses:
@@ -220,14 +200,12 @@ class StreamedPasses:
         n_rows, logits, won, taps = shape.n_rows, shape.logits, self._won.won, self._taps.of(shape.taps)
         if launches is not None and taps is not None:
             launches += 1  # the features' copy
-        return RowsOut(
-            greedy=won.tokens[0, :n_rows].tolist(),
-            margins=won.margins[0, :n_rows].tolist(),
-            probs=won.probs[0, :n_rows].tolist(),
+        return RowsOut.of(
+            won,
+            n_rows,
+            launches,
             logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
             features_RF=taps.features[:n_rows].clone() if taps is not None else None,
-            launches=launches,
-            ran=won.ran(1),
         )
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:
@@ -252,15 +230,14 @@ class StreamedPasses:
         self._replays.wait()
         return self._branches_out(shape, launches)
 
-    def _start_branches(self, starts: Sequence[BranchStart | Pick], steps: int, batch: int) -> _Branches:
+    def _start_branches(self, starts: Sequence[BranchStart | Pick], steps: int, batch: int) -> BranchShape:
         check_branches(starts, steps, self._kv.n_slots)
-        self._branch_tables.start_at(starts, steps)
         if (steps, batch) not in self._branch_logits:  # made before anything is counted or captured
             vocabulary = self._model.reference.config.vocab_size
             self._branch_logits[steps, batch] = torch.zeros(steps, ROWS, vocabulary, device=self._device)
-        return _Branches(len(starts), steps, batch, merge_for(max(start.prefix for start in starts) + steps))
+        return self._branch_tables.start_at(starts, steps, batch)
 
-    def _branches_out(self, shape: _Branches, launches: int | None) -> BranchesOut:
+    def _branches_out(self, shape: BranchShape, launches: int | None) -> BranchesOut:
         won, steps, n_rows = self._won.won, shape.steps, shape.n_rows
         return BranchesOut(
             tokens=won.tokens[:steps, :n_rows].T.tolist(),
@@ -295,26 +272,23 @@ class StreamedPasses:
 
     def _start_likely(
         self, seen: Sequence[Tensor], token: int | None, position: int, count: int
-    ) -> tuple[_Likely, LikelyTokens]:
+    ) -> tuple[LikelyShape, LikelyTokens]:
         check_places(seen, token)
         if self._likely is None:
             self._likely = LikelyTokens(self._model.reference.config.vocab_size, self._device)
-        self._likely.start_at(seen, count)
         if token is not None:
             self._tokens_here[0] = token
             self._cursors.start_at(position)
-        merge = merge_for(position + 1) if token is not None else UNTILED
-        return _Likely(len(seen), token is not None, self._likely.count, merge), self._likely
+        return self._likely.start_at(seen, count, None if token is None else position), self._likely
 
     def _likely_out(
-        self, shape: _Likely, likely: LikelyTokens, count: int, launches: int | None
+        self, shape: LikelyShape, likely: LikelyTokens, count: int, launches: int | None
     ) -> LikelyOut:
-        n_places = shape.n_seen + shape.feeds
-        tokens, probs = likely.here(n_places, count)
+        tokens, probs = likely.here(shape.n_places, count)
         return LikelyOut(
             tokens=tokens,
             probs=probs,
-            logits_PV=likely.rows[:n_places],
+            logits_PV=likely.rows[: shape.n_places],
             launches=launches,
             ran=self._fed.won.ran(1) if shape.feeds else None,
         )
@@ -386,7 +360,7 @@ class StreamedPasses:
             tokens, n_rows, at = won.tokens, 1, at + n_rows
         self._won.bring(shape.steps)
 
-    def _enqueue_branches(self, shape: _Branches, tokens: Tensor) -> None:
+    def _enqueue_branches(self, shape: BranchShape, tokens: Tensor) -> None:
         self._branch_tables.begin()
         for step in range(shape.steps):
             won = self._won.near(step)
@@ -408,7 +382,7 @@ class StreamedPasses:
         self._picks.enqueue(found, shape.branches.n_rows)
         self._enqueue_branches(shape.branches, self._picks.tokens)
 
-    def _enqueue_likely(self, shape: _Likely, likely: LikelyTokens) -> Tensor:
+    def _enqueue_likely(self, shape: LikelyShape, likely: LikelyTokens) -> Tensor:
         if shape.feeds:
             self._cursors.begin()
             self._model.enqueue(
@@ -421,7 +395,7 @@ class StreamedPasses:
                 logits=likely.rows[shape.n_seen :],
                 merge=shape.merge,
             )
-        return likely.enqueue(shape.n_seen, shape.n_seen + shape.feeds)
+        return likely.enqueue(shape.n_seen, shape.n_places)
 
     def _logit_buffer(self) -> Tensor:
         """Logits by position after the first row's, fp32; rows of a pass lie one after the other."""

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+
+def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
+    """How many of the first drafted tokens are what the target chose there.
+
+    Source: Leviathan et al. 2023, algorithm 1.
+    """
+    return next((i for i, (d, c) in enumerate(zip(drafted, chosen, strict=False)) if d != c), len(drafted))
 
 
 def accept_length(draft_K: Tensor, target_K1: Tensor) -> int:
@@ -18,9 +28,7 @@ def accept_length(draft_K: Tensor, target_K1: Tensor) -> int:
         raise ValueError(
             f"a draft of {tuple(draft_K.shape)} needs one target token more, not {tuple(target_K1.shape)}"
         )
-    if len(draft_K) == 0:
-        return 0
-    return int((draft_K == target_K1[:-1]).cumprod(0).sum())
+    return agreeing(draft_K.tolist(), target_K1.tolist())
 
 
 def accept_path(parents_N: Tensor, tokens_N: Tensor, target_N1: Tensor) -> Tensor:

@@ -17,6 +17,16 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start
 
 
 @triton.jit
+def longest_agreeing(draft, choice, length, at):
+    """How many of the first `length` drafted tokens are the target's choices, and the choice after them.
+
+    Shapes: draft, choice [16] int64; at [16], their indices.
+    """
+    accepted = tl.min(tl.where((at < length) & (draft == choice), 16, at), axis=0)
+    return accepted, tl.max(tl.where(at == accepted, choice, -1), axis=0)
+
+
+@triton.jit
 def _settle(accepted, bonus, emitted, cursor_ptr, accepted_ptr, bonus_ptr, emitted_ptr):
     """Write a round's outcome and move the cursor past the pending token and the accepted ones."""
     tl.store(accepted_ptr, accepted)
@@ -40,9 +50,7 @@ def accept_chain_kernel(
     draft = tl.load(draft_ptr + at, mask=at < length, other=-1)
     choice = tl.load(choice_ptr + at, mask=at <= length, other=-1)
     let_next_start(PDL)
-    agrees = (at < length) & (draft == choice)
-    accepted = tl.min(tl.where(agrees, 16, at), axis=0)
-    bonus = tl.max(tl.where(at == accepted, choice, -1), axis=0)
+    accepted, bonus = longest_agreeing(draft, choice, length, at)
     emitted = tl.where(at <= accepted, choice, -1)
     _settle(accepted, bonus, emitted, cursor_ptr, accepted_ptr, bonus_ptr, emitted_ptr)
 

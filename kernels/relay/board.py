@@ -68,10 +68,6 @@ class Board:
         self._drafts = memory[DRAFTS:TOTAL].reshape(TABLES, DRAFTED)
         self._features = memory[TOTAL:].view(np.float32).reshape(TABLES, ROWS, -1)
 
-    def clear(self) -> None:
-        """Nothing is there; no round may be under way."""
-        self._memory[:] = 0
-
     # --- the engine ------------------------------------------------------------------------------------------
 
     def stop(self, stopped: bool = True) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from specmon.kernels.accept.reference import agreeing
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settlement:
@@ -30,8 +32,7 @@ def settle(
         branches: drafts by outcome (accepted_len, bonus). otherwise: the draft made where there is none for it.
         left: tokens that may still be emitted. last: tokens that end generation.
     """
-    agrees = (d == c for d, c in zip(draft, choices, strict=False))
-    accepted_len = next((i for i, same in enumerate(agrees) if not same), len(draft))
+    accepted_len = agreeing(draft, choices)
     emitted = tuple(choices[: accepted_len + 1])
     if left <= len(emitted) or set(emitted) & set(last):
         return Settlement(accepted_len=accepted_len, emitted=emitted, tokens=None)

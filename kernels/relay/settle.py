@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import globaltimer
 
+from specmon.kernels.accept.walk import longest_agreeing
 from specmon.kernels.stream.overlap import await_previous
 
 
@@ -65,9 +66,7 @@ def settle_kernel(
     draft = tl.load(tokens_ptr + 1 + at, mask=at < LENGTH, other=-1)
     choice = tl.load(winners_ptr + at, mask=at <= LENGTH, other=-1)
     last = tl.load(last_ptr + at)
-    agrees = (at < LENGTH) & (draft == choice)
-    accepted = tl.min(tl.where(agrees, 16, at), axis=0)
-    bonus = tl.max(tl.where(at == accepted, choice, -1), axis=0)
+    accepted, bonus = longest_agreeing(draft, choice, LENGTH, at)
     ends = tl.max(((choice[:, None] == last[None, :]) & (at <= accepted)[:, None]).to(tl.int32))
     left -= accepted + 1
 

@@ -205,5 +205,5 @@ def test_what_is_on_the_board_is_copied() -> None:
     record = board.record(0)
     memory[:] = 7
     assert record.cursor == 0
-    board.clear()
+    memory[:] = 0
     assert not board.has_record(0)

@@ -16,7 +16,14 @@ from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.likely import LikelyTokens, Picks
-from specmon.core.models.passes import BranchesOut, BranchStart, LikelyOut, Pick, ReferencePasses
+from specmon.core.models.passes import (
+    BranchesOut,
+    BranchStart,
+    LikelyOut,
+    Pick,
+    ReferencePasses,
+    likely_then_branches,
+)
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 from specmon.kernels.head.reference import pick_reference, top_rows
@@ -65,12 +72,7 @@ class Stepwise(StreamedPasses):
         picks: Sequence[Pick],
         steps: int,
     ) -> tuple[LikelyOut, BranchesOut]:
-        likely = self.likely(seen, token, position, count)
-        named = pick_reference(torch.tensor(likely.tokens), [(p.place, p.rank, p.proposed) for p in picks])
-        starts = [
-            BranchStart(prefix=p.prefix, token=t, slots=p.slots) for p, t in zip(picks, named, strict=True)
-        ]
-        return likely, self.branches(starts, steps)
+        return likely_then_branches(self, seen, token, position, count, picks, steps)
 
 
 def begun(passes: StreamedPasses) -> StreamedPasses:
