@@ -16,7 +16,7 @@ from specmon.core.decoders.setup import check_config, fan_out_of, open_link, tur
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import open_clock
-from specmon.core.drafters.base import Proposal
+from specmon.core.drafters.base import TO_COME, Proposal
 from specmon.core.drafters.link import DraftLink, WorkerLink
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
@@ -234,7 +234,9 @@ class DecodeLane:
         t0 = self._clock()
         taps = self._link.info.tap_layers if self._link else ()
         if self._link and not taps:
-            self._link.begin(tokens, None, start)  # the draft takes the prompt in while the target does
+            self._link.begin(
+                [*tokens, TO_COME], None, start
+            )  # the draft takes the prompt in while the target does
         chunks, features = [], []
         part: PrefilledChunk | None = None
         before = self._clock()

@@ -164,6 +164,10 @@ Answer = Drafted | Branches | Settled
 Arrived = Callable[[], Outcome | None]
 
 
+#: Stands for a token that is not known yet, last of a context.
+TO_COME = -1
+
+
 class Drafter(Protocol):
     """Proposes tokens for one sequence. Positions count the whole context, prompt included."""
 
@@ -172,7 +176,8 @@ class Drafter(Protocol):
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
         """A turn starts, or its context grows before the first draft: take in all of `tokens` but the last.
 
-        `features_NF` holds the target's features of positions first … len(tokens)-2.
+        That one may be `TO_COME`, so that a prompt can be taken in while the target runs it. `features_NF` holds the
+        target's features of positions first … len(tokens)-2.
         """
         ...
 

@@ -50,7 +50,7 @@ class ChainDrafter:
         if features_NF is not None:
             self._features = self._join_features(unfed, unfed_from, features_NF, first)
         if self._valid + 1 < len(tokens):
-            self._feed_confirmed(len(tokens) - 1)
+            self._take_in(len(tokens) - 1)
 
     def draft(self, draft_len: int) -> Proposal:
         tokens, features = self._unfed()
@@ -181,10 +181,10 @@ class ChainDrafter:
             left = self._features
             self._features = new if left is None or not len(left) else torch.cat([left, new])
 
-    def _feed_confirmed(self, end: int) -> None:
-        """Feed the confirmed tokens that have no good slots yet, up to position `end`."""
+    def _take_in(self, end: int) -> None:
+        """Take in the confirmed tokens that have no good slots yet, up to position `end`."""
         tokens, features = self._unfed(end)
-        self.stepper.feed(tokens, self._valid, features)
+        self.stepper.take_in(tokens, self._valid, features)
         self._valid += len(tokens)
         self._count_pass(self._valid)
 

@@ -24,6 +24,7 @@ from specmon.core.models.passes import (
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
+from specmon.core.models.replays import wait_for
 from specmon.core.models.transformer import Transformer
 
 
@@ -57,7 +58,7 @@ class DraftModelStepper:
         for size in self._passes.first_chunks:
             if self._passes.captures:
                 progress(f"capturing graphs: draft prompt {size}", None)
-            self.feed([0] * min(size, self.kv.n_slots), 0, None)
+            self.take_in([0] * min(size, self.kv.n_slots), 0, None)
         shapes = [(1, draft_len)] if guesses else [(1, draft_len), (2, draft_len)]
         for done, (n_rows, steps) in enumerate(shapes):
             if self._passes.captures:
@@ -89,17 +90,12 @@ class DraftModelStepper:
     def one_piece(self) -> bool:
         return self._passes.whole_branches
 
-    def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, None]:
-        """Append confirmed tokens at positions first …; logits [1, V] after the last one."""
-        tokens = self._known(tokens)
-        if len(tokens) <= MAX_ROWS:
-            return self._rows(tokens, first)[-1:], None
-        ids = torch.tensor(tokens, device=self.model.device)
-        logits: Tensor | None = None
+    def take_in(self, tokens: list[int], first: int, features_ND: Tensor | None) -> None:
+        """Append confirmed tokens at positions first …, any number of them: a prompt's graphs serve all."""
+        ids = torch.tensor(self._known(tokens), device=self.model.device)
         for start, length in chunk_plan(first, len(tokens), self._passes.chunk):
-            logits, _ = self._passes.prefill(ids[start - first : start - first + length], start, ())
-        assert logits is not None
-        return logits, None
+            self._passes.prefill(ids[start - first : start - first + length], start, ())
+        wait_for(self.model.device)
 
     def draft(
         self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
@@ -107,7 +103,7 @@ class DraftModelStepper:
         """Append confirmed tokens and propose `count` after them: one chain, read from the device once."""
         tokens = self._known(tokens)
         if len(tokens) > MAX_ROWS:
-            self.feed(tokens[:-1], first, None)
+            self.take_in(tokens[:-1], first, None)
             tokens, first = tokens[-1:], first + len(tokens) - 1
         out = self._passes.chain(tokens, first, max(count, 1), logits=guesses)
         seen = out.logits_SV

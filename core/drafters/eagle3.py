@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Likely, Line, Lines, draft_by_steps, likely_by_steps
+from specmon.core.drafters.line import Likely, Line, Lines, likely_by_steps, propose_by_steps
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, BranchStart, Pick, warming_branches
-from specmon.core.models.placement import Chunk, Placement, Rows
+from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.recipe import Recipe
+from specmon.core.models.replays import wait_for
 from specmon.core.models.tensors import TensorFile
 from specmon.core.models.transformer import Attention, Mlp
 from specmon.kernels.linear import Linear
@@ -74,12 +75,23 @@ class Eagle3Head:
         """One pass. Returns: logits [R, V'] and the output features [R, D]."""
         eps = self.config.norm_eps
         x_RD = feature_RD.to(torch.float32, copy=True)
-        embedded = rmsnorm(self.embedding_VD[ids_R], self.input_norm, eps)
-        both = torch.cat([embedded, rmsnorm(x_RD, self.hidden_norm, eps)], dim=-1)
+        both = self._paired(ids_R, x_RD)
         rotation = self.rope.rows(placement.positions)
         x_RD += self.attention(both, self.config, rotation, kv, 0, placement)
         x_RD += self.mlp(rmsnorm(x_RD, self.post_norm, eps))
         return self.head(rmsnorm(x_RD, self.norm, eps)), x_RD
+
+    def keep(self, ids_R: Tensor, feature_RD: Tensor, kv: KvCache, start: int) -> None:
+        """Keys and values of confirmed rows in the slots from `start` on: with one layer they hang on no attention."""
+        both = self._paired(ids_R, feature_RD.float())
+        rotation = self.rope.rows(slice(start, start + len(ids_R)))
+        self.attention.keep(both, self.config, rotation, kv, 0, start)
+
+    def _paired(self, ids_R: Tensor, feature_RD: Tensor) -> Tensor:
+        """What the layer's attention reads [R, 2D]."""
+        eps = self.config.norm_eps
+        embedded = rmsnorm(self.embedding_VD[ids_R], self.input_norm, eps)
+        return torch.cat([embedded, rmsnorm(feature_RD, self.hidden_norm, eps)], dim=-1)
 
 
 class Eagle3Stepper:
@@ -103,34 +115,27 @@ class Eagle3Stepper:
             kv_bytes_per_token=kv.bytes_per_token,
         )
 
-    def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, Tensor]:
+    def take_in(self, tokens: list[int], first: int, features_ND: Tensor | None) -> None:
         """Append confirmed tokens at positions first … with the target's features one position before each."""
-        if features_ND is None or len(features_ND) != len(tokens):
-            raise ValueError(f"{len(tokens)} tokens need as many features")
-        device = self.model.embedding_VD.device
+        features_ND = _as_many(features_ND, tokens)
+        device, slot = self.kv.keys(0).device, first - self.lag
         ids = torch.tensor(tokens, device=device)
-        features = self.model.fc(features_ND.to(device))
-        out: tuple[Tensor, Tensor] | None = None
-        slot = first - self.lag
         for start, length in chunk_plan(slot, len(tokens)):
             part = slice(start - slot, start - slot + length)
-            placement: Placement = Rows(start, length) if length <= MAX_ROWS else Chunk(start, length)
-            out = self.model.layer(ids[part], features[part], self.kv, placement)
-        assert out is not None
-        return out[0][-1:], out[1][-1:]
+            self.model.keep(ids[part], self.model.fc(features_ND[part].to(device)), self.kv, start)
+        wait_for(device)
 
     def draft(
         self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
     ) -> Line:
         """Append confirmed tokens with their features and propose `count`; without kernels the logits are there anyway."""
-        if self._drafts is None:
-            return draft_by_steps(self, tokens, first, features_ND, count)
-        if features_ND is None or len(features_ND) != len(tokens):
-            raise ValueError(f"{len(tokens)} tokens need as many features")
+        features_ND = _as_many(features_ND, tokens)
         fed_before = len(tokens) > MAX_ROWS
         if fed_before:
-            self.feed(tokens[:-1], first, features_ND[:-1])
+            self.take_in(tokens[:-1], first, features_ND[:-1])
             tokens, first, features_ND = tokens[-1:], first + len(tokens) - 1, features_ND[-1:]
+        if self._drafts is None:
+            return self._draft_by_steps(tokens, first, features_ND, count)
         out = self._drafts(tokens, first - self.lag, features_ND, max(count, 1), guesses=guesses)
         return Line(
             tokens=out.tokens[:count],
@@ -142,6 +147,14 @@ class Eagle3Stepper:
             launches=None if fed_before else out.launches,
         )
 
+    def _draft_by_steps(self, tokens: list[int], first: int, features_ND: Tensor, count: int) -> Line:
+        device = self.kv.keys(0).device
+        ids, features = torch.tensor(tokens, device=device), self.model.fc(features_ND.to(device))
+        logits, carry = self.model.layer(ids, features, self.kv, Rows(first - self.lag, len(tokens)))
+        line = Line(logits=[logits[-1:]], carries=[carry[-1:]], source="real")
+        propose_by_steps(self, line, first + len(tokens), count)
+        return line
+
     def warm(self, draft_len: int, *, guesses: bool, progress: Progress, n_branches: int = 0) -> None:
         """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn.
 
@@ -150,6 +163,8 @@ class Eagle3Stepper:
         if self._drafts is None:
             return
         most = min(draft_len + 1, MAX_ROWS)
+        prompt = torch.zeros(MAX_ROWS + 1, self.model.fc.in_features, device=self.model.embedding_VD.device)
+        self.take_in([0] * len(prompt), self.lag, prompt)
         for n_rows in range(1, most + 1):
             if self._drafts.captures:
                 after = "1 token" if n_rows == 1 else f"{n_rows} tokens"
@@ -217,6 +232,13 @@ class Eagle3Stepper:
 
     def token_ids(self, indices: Tensor) -> Tensor:
         return self.model.to_target[indices]
+
+
+def _as_many(features_ND: Tensor | None, tokens: list[int]) -> Tensor:
+    """The features, one a token. Raises: ValueError."""
+    if features_ND is None or len(features_ND) != len(tokens):
+        raise ValueError(f"{len(tokens)} tokens need as many features")
+    return features_ND
 
 
 def _known(carries: list[Tensor | None]) -> list[Tensor]:

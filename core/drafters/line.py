@@ -32,14 +32,14 @@ class Stepper(Protocol):
     @property
     def one_piece(self) -> bool: ...
 
-    def feed(self, tokens: list[int], first: int, features_ND: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Append confirmed tokens at positions first …; logits [1, V] after the last one, and its carry [1, D]."""
+    def take_in(self, tokens: list[int], first: int, features_ND: Tensor | None) -> None:
+        """Append confirmed tokens at positions first … and wait until they are in the KV cache."""
         ...
 
     def draft(
         self, tokens: list[int], first: int, features_ND: Tensor | None, count: int, *, guesses: bool
     ) -> Line:
-        """Append confirmed tokens as `feed` does and propose `count` after them, each but the last fed.
+        """Append confirmed tokens as `take_in` does and propose `count` after them, each but the last fed.
 
         `guesses`: the line must hold the logits that branches start from.
         """
@@ -155,18 +155,13 @@ class Likely:
     ran: tuple[int, int] | None = None
 
 
-def draft_by_steps(
-    stepper: Stepper, tokens: list[int], first: int, features_ND: Tensor | None, count: int
-) -> Line:
-    """`Stepper.draft` with a `feed` and a `step` a token, each read from the device."""
-    logits, carry = stepper.feed(tokens, first, features_ND)
-    line = Line(logits=[logits], carries=[carry], source="real" if stepper.corrects else None)
+def propose_by_steps(stepper: Stepper, line: Line, n_context: int, count: int) -> None:
+    """Propose `count` tokens after `n_context` tokens with a `step` each; the line holds the logits after those."""
     for i in range(count):
         (token,), (prob,) = best_tokens(stepper, line.logits[-1], 1)
         line.propose(token[0], prob[0])
         if i + 1 < count:
-            feed_last(stepper, line, first + len(tokens))
-    return line
+            feed_last(stepper, line, n_context)
 
 
 def feed_last(stepper: Stepper, line: Line, n_context: int) -> None:

@@ -166,7 +166,9 @@ class WorkerLink:
         self._begun = 0
         self._settled: deque[Settled] = deque()
         if self._board is not None:
-            self._send("board", self._board.memory)
+            if self._board.passage is not None:
+                self._board.passage.reset()
+            self._send("board", self._board.memory, self._board.n_features)
 
     @property
     def info(self) -> DrafterInfo:
@@ -191,7 +193,12 @@ class WorkerLink:
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
         self._begun += 1
         self._settled.clear()
-        self._send("begin", tokens, _on_host(features_NF), first)
+        passage = self._board.passage if self._board is not None else None
+        if features_NF is None or passage is None:
+            self._send("begin", tokens, _on_host(features_NF), first)
+        else:
+            self._send("begin", tokens, len(features_NF), first)
+            passage.put(features_NF, self.check)
 
     def script(self, truth: list[int]) -> None:
         self._send("script", truth)
@@ -218,7 +225,7 @@ class WorkerLink:
         """The board on which the worker and the target's device hand over, features of `n_features` numbers a row too."""
         if self._board is None:
             self._board = SharedBoard(n_features)
-            self._send("board", self._board.memory)
+            self._send("board", self._board.memory, n_features)
         return self._board
 
     def round(self, serial: int, fan_out: tuple[int, ...] | None, draft_len: int) -> None:

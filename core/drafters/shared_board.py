@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
+from specmon.core.drafters.passage import Passage, passage_words
 from specmon.core.errors import SpecmonError
 from specmon.kernels.relay.board import Board, words_of
 
@@ -11,14 +13,21 @@ _FOR_ALL_DEVICES = 0x01 | 0x02  # cudaHostRegisterPortable, cudaHostRegisterMapp
 
 
 class SharedBoard:
-    """`memory` int64 can be sent through a pipe: both processes then see one memory.
+    """A board, and behind it the passage for a prompt's features where a drafter needs those (else None).
 
-    `n_features`: numbers a row's features have, 0 for none.
+    Args:
+        n_features: numbers a row's features have, 0 for none.
+        memory: int64, what the other process made: sent through a pipe it is one memory that both see.
     """
 
-    def __init__(self, n_features: int = 0) -> None:
-        self.memory = torch.zeros(words_of(n_features), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self.board = Board(self.memory.numpy())
+    def __init__(self, n_features: int = 0, memory: Tensor | None = None) -> None:
+        words = words_of(n_features)
+        if memory is None:
+            memory = torch.zeros(words + passage_words(n_features), dtype=torch.int64)
+            memory.share_memory_()  # type: ignore[no-untyped-call]
+        self.n_features, self.memory = n_features, memory
+        self.board = Board(memory[:words].numpy())
+        self.passage = Passage(memory[words:], n_features) if n_features else None
         self._pinned = False
 
     def pin(self) -> None:

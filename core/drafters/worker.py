@@ -18,6 +18,8 @@ import torch
 from specmon.core.device_clock import open_clock
 from specmon.core.drafters.base import Answer, Branches, Drafter, Outcome
 from specmon.core.drafters.desk import Desk
+from specmon.core.drafters.passage import Passage
+from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.errors import SpecmonError
 from specmon.kernels.relay.board import Board, key_of
 
@@ -48,7 +50,8 @@ def run_worker(
             device_clock = open_clock(device, clock)
             if device_clock is not None:
                 device_clock.measure(t=clock(), lane=0, turn=0)  # compiles
-            Worker(pipe, Desk(drafter, clock, device_clock), clock_zero).serve()
+            home = device if device.startswith("cuda") else "cpu"
+            Worker(pipe, Desk(drafter, clock, device_clock), clock_zero, home).serve()
         except (EOFError, OSError, KeyboardInterrupt):
             raise
         except SpecmonError as refused:
@@ -73,14 +76,16 @@ class Worker:
     An answer says how many contexts were begun before it: what a turn asked for that was given up is known by that.
     """
 
-    def __init__(self, pipe: Connection, desk: Desk, clock_zero: int) -> None:
+    def __init__(self, pipe: Connection, desk: Desk, clock_zero: int, device: str = "cpu") -> None:
         self._pipe = pipe
         self._desk = desk
         self._zero = clock_zero
+        self._device = device
         self._early: tuple[Outcome, int] | None = None
         self._unread: deque[tuple[str, list[Any]]] = deque()
         self._begun = 0
         self._board: Board | None = None
+        self._passage: Passage | None = None
         self._in_passing: Queue[tuple[int, Answer]] = Queue()
 
     def serve(self) -> None:
@@ -104,7 +109,11 @@ class Worker:
         if kind == "begin":
             tokens, features, first = body
             self._begun += 1
-            self._desk.begin(tokens, _tensor(features), first)
+            if isinstance(features, int):  # so many rows of them, through the passage
+                assert self._passage is not None
+                self._desk.begin(tokens, self._passage.take(features, self._device, lambda: None), first)
+            else:
+                self._desk.begin(tokens, _tensor(features), first)
         elif kind == "script":
             self._desk.script(body[0])
         elif kind == "draft":
@@ -115,7 +124,9 @@ class Worker:
                 (outcome, received), self._early = self._early, None
                 self._settle(outcome, received)
         elif kind == "board":
-            self._board = Board(body[0].numpy())
+            memory, n_features = body
+            shared = SharedBoard(n_features, memory)
+            self._board, self._passage = shared.board, shared.passage
             Thread(target=self._send_in_passing, daemon=True).start()
         elif kind == "round":
             self._round(*body)

@@ -45,7 +45,7 @@ class Rows:
         return slice(self.start, self.start + self.n_rows)
 
     def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
-        keys, values = _append(kv, layer, self.start, k_RGD, v_RGD)
+        keys, values = append(kv, layer, self.start, k_RGD, v_RGD)
         lengths = [self.start + i + 1 for i in range(self.n_rows)]
         return attend_rows(q_RHD.to(keys.dtype), keys, values, lengths)
 
@@ -62,7 +62,7 @@ class Chunk:
         return slice(self.start, self.start + self.n_rows)
 
     def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
-        keys, values = _append(kv, layer, self.start, k_RGD, v_RGD)
+        keys, values = append(kv, layer, self.start, k_RGD, v_RGD)
         end = self.start + self.n_rows
         return attend_prefill(q_RHD.to(keys.dtype), keys[:end], values[:end], self.start)
 
@@ -91,7 +91,11 @@ class Scattered:
         return attend_masked(q_RHD.to(keys.dtype), keys[:n], values[:n], self.visible_RS)
 
 
-def _append(kv: KvCache, layer: int, start: int, k_RGD: Tensor, v_RGD: Tensor) -> tuple[Tensor, Tensor]:
+def append(kv: KvCache, layer: int, start: int, k_RGD: Tensor, v_RGD: Tensor) -> tuple[Tensor, Tensor]:
+    """Store rows in the slots from `start` on.
+
+    Returns: the layer's keys and values [S, G, D]. Raises: ValueError past the end.
+    """
     end = start + k_RGD.shape[0]
     if end > kv.n_slots:
         raise ValueError(f"slots {start}..{end} in a cache of {kv.n_slots}")

@@ -50,8 +50,7 @@ class Replays:
 
     def wait(self) -> None:
         """Wait until the device has done all that was queued."""
-        if self._on_gpu:
-            torch.cuda.current_stream(self._device).synchronize()
+        wait_for(self._device)
 
     def _replay(self, shape: Hashable, queue: Callable[[], object]) -> int:
         first = 0
@@ -71,6 +70,12 @@ class Replays:
         with torch.cuda.graph(graph, pool=shared):
             queue()
         return graph
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done all that was queued."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
 
 
 class Mark:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
-from specmon.core.models.placement import Placement
+from specmon.core.models.placement import Placement, append
 from specmon.kernels.linear import Linear
 from specmon.kernels.rmsnorm.reference import rmsnorm
 from specmon.kernels.rope.reference import RopeTable, apply_rope
@@ -42,6 +42,27 @@ class Attention:
         placement: Placement,
     ) -> Tensor:
         """Shapes: h_RE [R, E] (E = D, or 2D in an EAGLE-3 head) -> [R, D]."""
+        q_RHD, k_RGD, v_RGD = self._heads(h_RE, config, rotation)
+        mixed = placement.attend(kv, layer, q_RHD, k_RGD, v_RGD)
+        return self.o(mixed.reshape(len(h_RE), config.q_heads_dim))
+
+    def keep(
+        self,
+        h_RE: Tensor,
+        config: ModelConfig,
+        rotation: tuple[Tensor, Tensor],
+        kv: KvCache,
+        layer: int,
+        start: int,
+    ) -> None:
+        """Store the rows' keys and values in the slots from `start` on, and nothing else."""
+        _, k_RGD, v_RGD = self._heads(h_RE, config, rotation)
+        append(kv, layer, start, k_RGD, v_RGD)
+
+    def _heads(
+        self, h_RE: Tensor, config: ModelConfig, rotation: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [R, H, D] and keys [R, G, D] at their positions, values [R, G, D]."""
         n_rows, n_q, n_kv = h_RE.shape[0], config.n_heads, config.n_kv_heads
         heads = self.qkv(h_RE).view(n_rows, n_q + 2 * n_kv, config.head_dim)
         q_RHD, k_RGD, v_RGD = torch.split(heads, [n_q, n_kv, n_kv], dim=1)
@@ -52,8 +73,7 @@ class Attention:
         else:
             rotated = apply_rope(heads[:, : n_q + n_kv], *rotation)
             q_RHD, k_RGD = rotated[:, :n_q], rotated[:, n_q:]
-        mixed = placement.attend(kv, layer, q_RHD, k_RGD, v_RGD)
-        return self.o(mixed.reshape(n_rows, config.q_heads_dim))
+        return q_RHD, k_RGD, v_RGD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from specmon.core.drafters.base import Branches, Outcome, Prepared, Proposal
+from specmon.core.drafters.base import TO_COME, Branches, Outcome, Prepared, Proposal
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.draft_model import DraftModelStepper
@@ -567,3 +567,16 @@ def test_confirmed_tokens_beyond_a_pass_are_fed_before_the_draft(counted: Counte
     assert (
         found.tokens == Follower(counted(False)[0], lambda *_: torch.empty(0), text).drafter.draft(K).tokens
     )
+
+
+def test_prompt_is_taken_in_before_token_one_is_known(
+    new_draft_model: Make, features_of: Features, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafter = new_draft_model()
+    drafter.begin([*START, TO_COME], None, 0)
+    monkeypatch.setattr(drafter.stepper, "take_in", None)  # nothing is left for it
+
+    drafter.begin([*START, 40], None, 0)
+    fresh = Follower(new_draft_model(), features_of, [*START, 40]).drafter
+
+    assert drafter.draft(K).tokens == fresh.draft(K).tokens

@@ -34,9 +34,9 @@ class Fed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stepper, name)
 
-    def feed(self, tokens: list[int], first: int, features: Tensor | None) -> Any:
+    def take_in(self, tokens: list[int], first: int, features: Tensor | None) -> None:
         self.fed += enumerate(tokens, first)
-        return self._stepper.feed(tokens, first, features)
+        self._stepper.take_in(tokens, first, features)
 
     def draft(self, tokens: list[int], first: int, features: Tensor | None, count: int, **more: Any) -> Any:
         self.fed += enumerate(tokens, first)

@@ -75,7 +75,7 @@ def test_whole_draft_is_what_steps_draft(
     drafted: list[Line] = []
     for stepper in (whole, stepped):
         if before > 1:
-            stepper.feed(TEXT[1:before], 1, features[: before - 1])
+            stepper.take_in(TEXT[1:before], 1, features[: before - 1])
         drafted.append(stepper.draft(TEXT[before:], before, features[before - 1 :], count, guesses=True))
 
     assert_same(*drafted, count)
@@ -298,7 +298,10 @@ def test_graphs_of_real_sizes_draft_what_single_steps_would(shape: str, recipe_n
         assert (found.tokens, found.probs) == (same.tokens, same.probs)
         assert all(torch.equal(a, b) for a, b in zip(found.logits, same.logits, strict=True))
 
-        logits, carry = stepping.feed(fed, end, their_features)
+        stepping.take_in(fed[:-1], end, their_features[:-1]) if n_rows > 1 else None
+        line = stepping.draft(fed[-1:], end + n_rows - 1, their_features[-1:], 0, guesses=True)
+        logits, carry = line.logits[0], line.carries[0]
+        assert carry is not None
         end += n_rows
         for i in range(count):
             mine, kept = found.logits[i], found.carries[i]
