@@ -8,7 +8,7 @@ process of its own (`link`). Token ids are the target's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
@@ -42,8 +42,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     features: Literal["real", "predicted"] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What verification decided: the drafted tokens that stay, and the bonus.
 
     `features_AF` [len(accepted) + 1, F]: the target's features of the rows that stay.
@@ -77,8 +76,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return self.accepted_len, self.bonus
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Counted work of one stretch on the draft device: forward passes, bytes read, launches from the host.
 
     `launches` is None where some of the work's are not counted. `ran`: when its first pass began and its last one ended by
@@ -112,8 +110,7 @@ def _from_first_to_last(a: tuple[int, int] | None, b: tuple[int, int] | None) ->
     return min(a[0], b[0]), max(a[1], b[1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drafted:
+class Drafted(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal with when it was made and what it cost. `prefill`: when the context before it was taken in, if it was.
 
     `clocks`: how the draft device's clock was measured before it, if it was.
@@ -122,13 +119,12 @@ class Drafted:
     proposal: Proposal
     t0: int
     t1: int
-    work: Work = field(default_factory=Work)
+    work: Work = Work()
     prefill: tuple[tuple[int, int], ...] = ()
     clocks: tuple[ClockSync | Log, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Branches:
+class Branches(msgspec.Struct, frozen=True, kw_only=True):
     """A round's branches as they are handed over, made from `t0` to `t1`.
 
     `cut_short`: the outcome came before there were any. `clocks` as in `Drafted`.
@@ -152,12 +148,11 @@ class Branches:
         return "rank" if any(b.accepted_len == outcome.accepted_len for b in self.prepared) else "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """The draft device took an outcome in: when it `received` it, and the work since the draft."""
 
     received: int
-    work: Work = field(default_factory=Work)
+    work: Work = Work()
 
 
 Answer = Drafted | Branches | Settled

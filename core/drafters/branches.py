@@ -68,11 +68,10 @@ def scratch_slots(
     return [list(range(base + j * draft_len, base + (j + 1) * draft_len)) for j in range(n_branches)]
 
 
-class Pass(NamedTuple):
-    """A pass over a batch of branches: KV positions read, as `BranchBatch.step` gives them; the host's launches, and when
-    it ran by the device's clock, as in `Line`.
-    """
+class Drafting(NamedTuple):
+    """What drafting a batch of branches whole was: passes, the KV positions they read in all; the rest as in `Line`."""
 
+    passes: int
     kv_positions: int
     launches: int | None
     ran: tuple[int, int] | None
@@ -124,14 +123,14 @@ class BranchBatch:
         self._carries = [self._carries[j]]
         return True
 
-    def at_once(self, count: int, lines: Lines | None = None) -> list[Pass] | None:
+    def at_once(self, count: int, lines: Lines | None = None) -> list[Drafting] | None:
         """Draft all branches whole, 16 at a time; None where the stepper goes step by step.
 
-        `lines`: all of them, where they are drafted already. Returns: what each pass read and cost.
+        `lines`: all of them, where they are drafted already. Returns: what each batch of 16 took.
         """
         if lines is not None:
-            return self._take(lines, self._keys, self._first, count)
-        passes: list[Pass] = []
+            return [self._take(lines, self._keys, self._first, count)]
+        batches: list[Drafting] = []
         for i in range(0, len(self._keys), MAX_ROWS):
             keys, firsts = self._keys[i : i + MAX_ROWS], self._first[i : i + MAX_ROWS]
             rows = zip(firsts, self._ids[i : i + MAX_ROWS], self._slots[i : i + MAX_ROWS], strict=True)
@@ -140,14 +139,13 @@ class BranchBatch:
             drafted = self._stepper.branches(starts, carries, count, batch=i // MAX_ROWS)
             if drafted is None:
                 return None
-            passes += self._take(drafted, keys, firsts, count)
-        return passes
+            batches.append(self._take(drafted, keys, firsts, count))
+        return batches
 
-    def _take(self, lines: Lines, keys: list[Key], firsts: list[int], count: int) -> list[Pass]:
-        """Branches drafted in one piece: one launch for all steps."""
+    def _take(self, lines: Lines, keys: list[Key], firsts: list[int], count: int) -> Drafting:
         self._whole |= {key: (lines, j) for j, key in enumerate(keys)}
-        read = [max(firsts) + len(keys) * (step + 1) for step in range(count)]
-        return [Pass(read[0], lines.launches, lines.ran), *(Pass(n, 0, None) for n in read[1:])]
+        read = sum(max(firsts) + len(keys) * (step + 1) for step in range(count))
+        return Drafting(count, read, lines.launches, lines.ran)
 
     def step(self, step: int) -> int:
         """Feed every row's last token (the bonus at step 0) and propose its next one.

@@ -56,9 +56,8 @@ class ChainDrafter:
         tokens, features = self._unfed()
         first, self._valid = self._valid, len(self._context)
         line = self.stepper.draft(tokens, first, features, draft_len, guesses=self._branches)
-        self._count_pass(self._valid, launches=line.launches, ran=line.ran)
-        for i in range(1, draft_len):
-            self._count_pass(self._valid + i - self.stepper.lag, launches=0)  # the line's are all of them
+        after_first = sum(self._valid + i - self.stepper.lag for i in range(1, draft_len))
+        self._count(max(draft_len, 1), self._valid + after_first, launches=line.launches, ran=line.ran)
         self._line, self._batch = line, None
         return line.proposal()
 
@@ -79,7 +78,9 @@ class ChainDrafter:
         self._feed_again()
         widths = fan_out[: len(line.tokens) + 1]
         if line.fed < len(line.tokens):
-            self._count_pass(n_context + len(line.tokens) - self.stepper.lag, launches=0)
+            self._count(
+                1, n_context + len(line.tokens) - self.stepper.lag, launches=0
+            )  # those of finding likely tokens
         count, whole = max(widths) + 1, None
         if self.stepper.one_piece:
             picks = picked(line, widths, n_context=n_context, lag=self.stepper.lag, draft_len=draft_len)
@@ -102,7 +103,7 @@ class ChainDrafter:
         again = self.stepper.draft(tokens, self._valid, features, 0, guesses=True)
         line.logits[0], line.carries[0] = again.logits[0], again.carries[0]
         self._valid = len(self._context)
-        self._count_pass(self._valid, launches=again.launches)
+        self._count(1, self._valid, launches=again.launches)
 
     def _branches_for(
         self,
@@ -118,10 +119,10 @@ class ChainDrafter:
         batch = BranchBatch(
             self.stepper, self._line, guesses, n_context=len(self._context), draft_len=draft_len
         )
-        passes = batch.at_once(draft_len, lines)  # to its end, whatever arrives meanwhile
-        for drafted in passes or ():
-            self._count_pass(drafted.kv_positions, launches=drafted.launches, ran=drafted.ran)
-        finished = passes is not None or self._step_branches(batch, draft_len, arrived)
+        whole = batch.at_once(draft_len, lines)  # to its end, whatever arrives meanwhile
+        for drafting in whole or ():
+            self._count(*drafting)
+        finished = whole is not None or self._step_branches(batch, draft_len, arrived)
         ready_at = clock()
         proposals = batch.proposals() if finished else {}
         self._batch = batch
@@ -186,7 +187,7 @@ class ChainDrafter:
         tokens, features = self._unfed(end)
         self.stepper.take_in(tokens, self._valid, features)
         self._valid += len(tokens)
-        self._count_pass(self._valid)
+        self._count(1, self._valid)
 
     def _unfed(self, end: int | None = None) -> tuple[list[int], Tensor | None]:
         """The confirmed tokens that have no good slots yet, up to position `end`, and the features they are fed with."""
@@ -196,12 +197,17 @@ class ChainDrafter:
             features, self._features = self._features[: len(tokens)], self._features[len(tokens) :]
         return tokens, features
 
-    def _count_pass(
-        self, kv_positions: int, *, launches: int | None = None, ran: tuple[int, int] | None = None
+    def _count(
+        self,
+        passes: int,
+        kv_positions: int,
+        launches: int | None = None,
+        ran: tuple[int, int] | None = None,
     ) -> None:
+        """Passes that read so many KV positions in all."""
         self._work += Work(
-            forwards=1,
-            weight_bytes=self.info.weight_bytes,
+            forwards=passes,
+            weight_bytes=passes * self.info.weight_bytes,
             kv_bytes=kv_positions * self.info.kv_bytes_per_token,
             launches=launches,
             ran=ran,
@@ -214,7 +220,7 @@ class ChainDrafter:
             outcome = outcome or arrived()
             if outcome is not None and not batch.keep_only(outcome.key):
                 return False
-            self._count_pass(batch.step(step))
+            self._count(1, batch.step(step))
         return True
 
 

@@ -138,8 +138,8 @@ class Lines:
         return Line(
             tokens=list(self.tokens[j]),
             probs=list(self.probs[j]),
-            logits=[step[j : j + 1] for step in self.logits_KBV],
-            carries=[None] * count if carries is None else [step[j : j + 1] for step in carries],
+            logits=list(self.logits_KBV[:, j : j + 1]),
+            carries=[None] * count if carries is None else list(carries[:, j : j + 1]),
             fed=count - 1,
             source=self.source,
         )

@@ -9,8 +9,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from queue import Queue
-from threading import Thread
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.passage import Passage
 from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.errors import SpecmonError
+from specmon.core.models.replays import while_waiting
 from specmon.kernels.relay.board import Board, key_of
 
 
@@ -86,7 +85,8 @@ class Worker:
         self._begun = 0
         self._board: Board | None = None
         self._passage: Passage | None = None
-        self._in_passing: Queue[tuple[int, Answer]] = Queue()
+        self._in_passing: deque[tuple[int, Answer]] = deque()
+        while_waiting(self._send_in_passing)
 
     def serve(self) -> None:
         while True:
@@ -102,6 +102,8 @@ class Worker:
         return bool(self._unread) or self._pipe.poll(0)
 
     def _read(self) -> tuple[str, list[Any]]:
+        if not self._pipe.poll(0):
+            self._send_in_passing()
         kind, *body = self._pipe.recv()
         return kind, body
 
@@ -127,7 +129,6 @@ class Worker:
             memory, n_features = body
             shared = SharedBoard(n_features, memory)
             self._board, self._passage = shared.board, shared.passage
-            Thread(target=self._send_in_passing, daemon=True).start()
         elif kind == "round":
             self._round(*body)
         elif kind == "outcome":
@@ -141,16 +142,13 @@ class Worker:
             self._answer(settled)
 
     def _answer(self, answer: Answer) -> None:
-        self._in_passing.join()
+        self._send_in_passing()
         self._pipe.send((self._begun, answer))
 
     def _send_in_passing(self) -> None:
-        """Send answers nobody waits for, while the worker itself waits for its device."""
-        while True:
-            answer = self._in_passing.get()
-            with contextlib.suppress(OSError):  # the engine is gone, as the next message will show
-                self._pipe.send(answer)
-            self._in_passing.task_done()
+        """Send the answers that nobody waits for: called when there is time, above all while the device works."""
+        while self._in_passing:
+            self._pipe.send(self._in_passing.popleft())
 
     def _arrived(self) -> Outcome | None:
         """The outcome, if it came while branches are being prepared; a turn that was given up has none: another begins."""
@@ -177,17 +175,17 @@ class Worker:
             branches = self._desk.prepare(fan_out, draft_len, lambda: self._told(serial))
             finished = [(key_of(*b.key), b.proposal.tokens) for b in branches.prepared if b.proposal]
             self._board.put_branches(serial, [key for key, _ in finished], [tokens for _, tokens in finished])
-            self._in_passing.put((self._begun, branches))
+            self._in_passing.append((self._begun, branches))
         outcome = self._await_outcome(serial)
         if outcome is None:
             return
         settled = self._desk.settle(outcome, time.monotonic_ns() - self._zero)
         if settled is not None:
-            self._in_passing.put((self._begun, settled))
+            self._in_passing.append((self._begun, settled))
         if branches is None or branches.hit(outcome) is None:
             drafted = self._desk.draft(draft_len)
             self._board.put_draft(serial, drafted.proposal.tokens)
-            self._in_passing.put((self._begun, drafted))
+            self._in_passing.append((self._begun, drafted))
 
     def _told(self, serial: int) -> Outcome | None:
         """A queued round's outcome, if the target's device has told it."""
@@ -206,6 +204,7 @@ class Worker:
         """Wait for it; None where the round is discarded, or the engine goes on to other things than rounds."""
         assert self._board is not None
         while not self._board.has_record(serial):
+            self._send_in_passing()
             if self._pipe.poll(0):
                 self._unread.append(self._read())
             if any(kind != "round" for kind, _ in self._unread):

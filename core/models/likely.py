@@ -66,6 +66,7 @@ class LikelyTokens:
             shape = MAX_ROWS, count
             self._tokens = torch.zeros(shape, dtype=torch.int64, pin_memory=self._pinned)
             self._probs = torch.zeros(shape, pin_memory=self._pinned)
+            self._tokens_here, self._probs_here = self._tokens.numpy(), self._probs.numpy()
 
     def enqueue(self, n_seen: int, n_rows: int) -> Tensor:
         """Queue it: fetch the first `n_seen` rows, and find the likeliest tokens of `n_rows`.
@@ -82,7 +83,7 @@ class LikelyTokens:
 
     def here(self, n_rows: int, count: int) -> tuple[list[list[int]], list[list[float]]]:
         """Tokens and probabilities on the host, best first, once the work is done."""
-        return self._tokens[:n_rows, :count].tolist(), self._probs[:n_rows, :count].tolist()
+        return self._tokens_here[:n_rows, :count].tolist(), self._probs_here[:n_rows, :count].tolist()
 
 
 class Picks:

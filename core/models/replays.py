@@ -72,8 +72,18 @@ class Replays:
         return graph
 
 
+_meanwhile: list[Callable[[], object]] = []
+
+
+def while_waiting(do: Callable[[], object]) -> None:
+    """Let this process do something whenever it waits for a device: what costs the host time costs none then."""
+    _meanwhile[:] = [do]
+
+
 def wait_for(device: torch.device) -> None:
     """Wait until a device has done all that was queued."""
+    for do in _meanwhile:
+        do()
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
 
