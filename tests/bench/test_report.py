@@ -44,7 +44,7 @@ def report_of(
     return paired_report(
         measured[: len(measured) - drop],
         lanes=lanes,
-        tuned=(),
+        tuning=(),
         plan=Plan(n_lanes=len(lanes), prompts=PROMPTS, repeats=2, max_new_tokens=9),
         command="specmon bench paired",
         provenance=HERE,
