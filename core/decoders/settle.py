@@ -31,14 +31,14 @@ def settle(config: LaneConfig, machine: Machine, cache_dir: Path) -> Settled:
     """
     check_config(config)
     devices = resolve_devices(config.devices, machine)
-    target = open_model(config.target, cache_dir).file
-    recipe = resolve_recipe(config.recipe, devices.names[0], target, config.backend)
+    target = open_model(config.target, cache_dir)
+    recipe = resolve_recipe(config.recipe, devices.names[0], target.file, config.backend)
     if config.decoder != "ar":
-        check_drafter(config.draft, config.target, cache_dir)
+        check_drafter(config.draft, config.target, target)
     return Settled(
         config=config,
         devices=devices,
         models=tuple(machine.devices[name].model for name in devices.names),
         recipe=recipe.name,
-        context_length=target.config.served_context,
+        context_length=target.file.config.served_context,
     )

@@ -71,14 +71,14 @@ def resolve_name(draft: str, target: str) -> str:
     return draft
 
 
-def check_drafter(draft: str, target: str, cache_dir: Path) -> None:
-    """Open what `draft` and `target` name, without reading weights.
+def check_drafter(draft: str, name: str, target: Source) -> None:
+    """Open what `draft` names, for a target that `name` names, without reading weights.
 
     Raises: SpecmonError where the draft has another vocabulary; UsageError where there is no such model.
     """
-    name = _model_of(resolve_name(draft, target), target)
-    if name is not None:
-        _of_same_vocabulary(open_model(name, cache_dir), open_model(target, cache_dir))
+    model = _model_of(resolve_name(draft, name), name)
+    if model is not None:
+        _of_same_vocabulary(open_model(model, target.cache_dir), target)
 
 
 def build_drafter(spec: DrafterSpec, progress: Progress = unwatched) -> Drafter:

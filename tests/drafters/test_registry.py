@@ -11,6 +11,7 @@ from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.registry import DrafterSpec, build_drafter, check_drafter, resolve_name
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.random_weights import RandomTensors
+from specmon.core.models.source import open_model
 
 
 def build(tiny: TinyModels, name: str | Path, *, target: str | None = None) -> Drafter:
@@ -25,6 +26,10 @@ def build(tiny: TinyModels, name: str | Path, *, target: str | None = None) -> D
             cache_dir=tiny.root,
         )
     )
+
+
+def check(tiny: TinyModels, draft: str, *, target: str) -> None:
+    check_drafter(draft, target, open_model(target, tiny.root))
 
 
 @pytest.mark.parametrize(
@@ -130,12 +135,12 @@ def test_random_weights_of_another_vocabulary_are_refused_before_any_are_made(
     monkeypatch.setattr(RandomTensors, "read", lambda self, tensor: pytest.fail(f"{tensor} was made"))
 
     with pytest.raises(SpecmonError, match=r"has 151936 tokens, the target smollm2-135m \(random\) 49152\."):
-        check_drafter(name, "random:smollm2-135m", tiny.root)
+        check(tiny, name, target="random:smollm2-135m")
 
 
 def test_random_weights_of_one_vocabulary_may_be_padded_differently(tiny: TinyModels) -> None:
-    check_drafter("random:qwen2.5-0.5b", "random:qwen2.5-7b", tiny.root)
-    check_drafter("random:qwen2.5-7b", "random:qwen3-0.6b", tiny.root)
+    check(tiny, "random:qwen2.5-0.5b", target="random:qwen2.5-7b")
+    check(tiny, "random:qwen2.5-7b", target="random:qwen3-0.6b")
 
 
 def test_shape_without_a_head_is_refused(tiny: TinyModels) -> None:
