@@ -79,6 +79,13 @@ def test_ratios_say_how_many_times_as_fast_the_later_lane_is() -> None:
     assert pair.decode.n == 4
 
 
+def test_host_launches_a_round_are_told_of_each_lane_that_counts_them() -> None:
+    report = report_of(lambda lane, name, repeat: make_turn(launches=3 + repeat if lane else None))
+    assert [lane.host_launches_per_round for lane in report.lanes] == [None, 3.5]
+    rows = [line for line in markdown(report).splitlines() if line.startswith(("| A AR |", "| B SD K1 |"))]
+    assert [row.split(" | ")[-1] for row in rows] == ["n/a |", "3.5 |"]
+
+
 def test_lanes_that_differ_have_no_ratio_and_the_first_difference_is_told() -> None:
     def turns(lane: int, name: str, repeat: int) -> TurnMetrics:
         tokens = list(range(9))
