@@ -42,6 +42,15 @@ TRITON = Backend(
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (TRITON, REFERENCE)}
 
 
+def known_backend(name: str) -> Backend:
+    """The backend `name`. Raises: BackendUnavailableError, one sentence, if there is none of that name."""
+    if name not in BACKENDS:
+        raise BackendUnavailableError(
+            f"There is no backend {name!r}; choose auto, {', '.join(sorted(BACKENDS))}."
+        )
+    return BACKENDS[name]
+
+
 def choose_backend(name: str, recipe: str, device_type: str) -> Backend:
     """The backend `name`, or with "auto" the best for `recipe` on `device_type` ("cpu", "cuda").
 
@@ -52,11 +61,7 @@ def choose_backend(name: str, recipe: str, device_type: str) -> Backend:
         if not able:
             raise BackendUnavailableError(f"No backend runs recipe {recipe} on {device_type}.")
         return able[0]
-    found = BACKENDS.get(name)
-    if found is None:
-        raise BackendUnavailableError(
-            f"There is no backend {name!r}; choose auto, {', '.join(sorted(BACKENDS))}."
-        )
+    found = known_backend(name)
     if not found.runs(recipe, device_type):
         raise BackendUnavailableError(f"The backend {name} does not run recipe {recipe} on {device_type}.")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -29,31 +29,24 @@ def try_draft_lens(
     *,
     load: Callable[[int, LaneConfig], None],
     decode: Decode,
-    done: Callable[[], None] = lambda: None,
-) -> list[TunedK]:
-    """Measure `config` with each of `draft_lens`, loaded once for the longest.
-
-    Args:
-        done: told after each. A K that decodes nothing is left out.
-    """
+) -> Iterator[TunedK | None]:
+    """Measure `config` with each of `draft_lens`, loaded once for the longest; None for a K that decodes nothing."""
     load(lane, msgspec.structs.replace(config, draft_len=max(draft_lens)))
-    tried = []
     for draft_len in draft_lens:
         requests = [
             msgspec.structs.replace(ask(prompt, max_new_tokens), draft_len=draft_len) for prompt in prompts
         ]
         decode(lane, requests[0])
         figures = pooled([decode_cold(decode, lane, request) for request in requests])
-        done()
-        if figures.ms_per_token is not None:
-            tried.append(
-                TunedK(
-                    draft_len=draft_len,
-                    ms_per_token=figures.ms_per_token,
-                    tokens_per_round=figures.tokens_per_round,
-                )
+        yield (
+            None
+            if figures.ms_per_token is None
+            else TunedK(
+                draft_len=draft_len,
+                ms_per_token=figures.ms_per_token,
+                tokens_per_round=figures.tokens_per_round,
             )
-    return tried
+        )
 
 
 def best_draft_len(tried: Sequence[TunedK]) -> int:

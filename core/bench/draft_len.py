@@ -51,6 +51,7 @@ class DraftLenRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_round: float | None
     acceptance_rate: float | None
     branch_hit_rate: float | None
+    host_launches_per_round: float | None
     t_d_ms: float | None = None
     t_v_ms: float | None = None
     t_branch_ms: float | None = None
@@ -126,6 +127,7 @@ def _row(setting: Setting, turns: Sequence[TurnMetrics], pair: Pair) -> DraftLen
         tokens_per_round=sums.tokens_per_round,
         acceptance_rate=sums.acceptance_rate,
         branch_hit_rate=sums.branch_hit_rate,
+        host_launches_per_round=sums.host_launches_per_round,
     )
     parts = round_parts(turns)
     if parts is None or sums.ms_per_token is None or pair.equal is False:

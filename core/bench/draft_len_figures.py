@@ -1,19 +1,16 @@
-"""The goals whose figures `bench draft-len` measures."""
+"""The figures that `bench draft-len` measures, read off its report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from specmon.core.bench.draft_len_report import DraftLenReport
-
-TAU_K = 4
+from specmon.core.bench.figure_needs import TAU_K
 
 
 def _ratio(report: DraftLenReport) -> float | None:
     found = report.summary.evaluation
-    if found is None or found.measured is None or len(report.devices) < 2:
-        return None
-    return found.measured.median
+    return None if found is None or found.measured is None else found.measured.median
 
 
 def _model_fraction(report: DraftLenReport) -> float | None:
@@ -26,16 +23,13 @@ def _tau(report: DraftLenReport) -> float | None:
     return next((row.tokens_per_round for row in rows if row.equal), None)
 
 
-#: SSD over SD on the evaluation prompts and two devices, each at its own best draft_len.
-RATIO_GOALS: dict[str, Callable[[DraftLenReport], float | None]] = {
+#: SSD over SD on the evaluation prompts, each at its own best draft_len; all others are τ of a sweep.
+_OF_EVALUATION: dict[str, Callable[[DraftLenReport], float | None]] = {
     "h200x2.ssd.over.sd.bf16": _ratio,
     "h200x2.ssd.model_fraction": _model_fraction,
 }
 
-#: τ of SD at K 4 in a sweep over the evaluation prompts, by the `--draft` it is a goal of.
-TAU_GOALS: dict[str, str] = {"embedded.draft.tau_k4": "auto", "embedded.eagle3.tau_k4": "eagle3"}
-
 
 def figure_of(report: DraftLenReport, goal: str) -> float | None:
     """The figure of `goal`, None where the report does not hold it."""
-    return RATIO_GOALS.get(goal, _tau)(report)
+    return _OF_EVALUATION.get(goal, _tau)(report)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from specmon.core.bench.draft_len import DraftLenRow
 from specmon.core.bench.draft_len_report import Comparison, DraftLenReport, Stage
-from specmon.core.bench.markdown import NONE, ceilings, count, number, origin, plain, table, times
+from specmon.core.bench.markdown import LAUNCHES, NONE, ceilings, count, number, origin, plain, table, times
 from specmon.core.bench.statistics import RESAMPLES
 
 _HEAD = ["", "τ", "α", "hit rate", "t_d", "t_v", "t_branch", "t_sync", "round", "predicted"]
-_HEAD += ["tok/s", "predicted", "÷ AR", "measured ÷ predicted"]
+_HEAD += ["tok/s", "predicted", "÷ AR", "measured ÷ predicted", LAUNCHES]
 
 
 def markdown(report: DraftLenReport) -> str:
@@ -22,7 +22,8 @@ def markdown(report: DraftLenReport) -> str:
 
 def _title(report: DraftLenReport) -> str:
     target = f"{report.config.target} with {report.drafter or 'no draft'}"
-    lines = [f"# Draft length: {target}, {report.recipe}, {report.backend}"]
+    graphs = "" if report.config.graphs else ", graphs off"
+    lines = [f"# Draft length: {target}, {report.recipe}, {report.backend}{graphs}"]
     for stage in report.stages:
         if stage.interrupted:
             done = f"{stage.n_requests} of {stage.n_planned} requests"
@@ -81,6 +82,7 @@ def _row(row: DraftLenRow) -> list[str]:
         ),
         "tokens differ" if row.equal is False else times(row.over_ar),
         plain(row.measured_over_predicted, 3),
+        plain(row.host_launches_per_round, 1),
     ]
 
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from specmon.core.bench.lanes import CONTROL
 from specmon.core.bench.provenance import Provenance
-from specmon.core.bench.report import DeviceCeilings, LaneFigures, Pair, PairedReport, RequestRow
+from specmon.core.bench.report import DeviceCeilings, LaneFigures, LaneTuning, Pair, PairedReport, RequestRow
 from specmon.core.bench.statistics import RESAMPLES, Estimate
 from specmon.kernels.registry import TRITON
 
 NONE, ONE = "n/a", "(one request)"
+LAUNCHES = "host launches/round"
 
 
 def markdown(report: PairedReport) -> str:
@@ -47,10 +48,12 @@ def origin(command: str, here: Provenance, measured: Sequence[str]) -> str:
 
 
 def _title(report: PairedReport) -> str:
-    names = ", ".join(f"{lane.letter} {lane.label}" for lane in report.lanes if lane.letter != CONTROL)
-    lines = [f"# Paired: {names}"]
-    if report.interrupted:
-        done = len(report.requests)
+    named = [lane for lane in report.lanes if lane.letter != CONTROL] or report.tuning
+    lines = [f"# Paired: {', '.join(f'{lane.letter} {lane.label}' for lane in named)}"]
+    done = len(report.requests)
+    if report.interrupted and not done:
+        lines.append("**Interrupted while K was chosen: nothing was compared.**")
+    elif report.interrupted:
         lines.append(
             f"**Interrupted after {done} of {report.n_planned} requests: the figures rest on those.**"
         )
@@ -88,8 +91,10 @@ def _output(pair: Pair) -> str:
 
 
 def _lanes(report: PairedReport) -> str:
+    if not report.lanes:
+        return ""
     head = ["lane", "ms/token", "tok/s", "request tok/s", "prefill ms", "τ", "α", "hit rate", "SOL"]
-    return table(head, [_lane_row(lane) for lane in report.lanes])
+    return table([*head, LAUNCHES], [_lane_row(lane) for lane in report.lanes])
 
 
 def _lane_row(lane: LaneFigures) -> list[str]:
@@ -103,10 +108,13 @@ def _lane_row(lane: LaneFigures) -> list[str]:
         plain(lane.acceptance_rate, 3),
         plain(lane.branch_hit_rate, 2),
         plain(lane.sol_fraction, 2),
+        plain(lane.host_launches_per_round, 1),
     ]
 
 
 def _setups(report: PairedReport) -> str:
+    if not report.lanes:
+        return ""
     head = ["lane", "target", "draft", "recipe", "backend", "devices", "graphs"]
     return table(head, [_setup_row(lane) for lane in report.lanes if lane.letter != CONTROL])
 
@@ -119,6 +127,8 @@ def _setup_row(lane: LaneFigures) -> list[str]:
 
 
 def _prompts(report: PairedReport) -> str:
+    if not report.requests:
+        return ""
     head = ["prompt", "tokens in", "out", *(f"{lane.letter} ms/token" for lane in report.lanes)]
     head += [f"{lane.letter} prefill ms" for lane in report.lanes]
     by_prompt = {name: [row for row in report.requests if row.prompt == name] for name in report.prompts}
@@ -137,20 +147,15 @@ def _prompt_row(report: PairedReport, rows: list[RequestRow]) -> list[str]:
 
 
 def _tuning(report: PairedReport) -> str:
-    rows = [
-        [f"{lane.letter} {lane.label}", *_tuned_row(lane)]
-        for lane in report.lanes
-        if lane.tuned and lane.letter != CONTROL
-    ]
-    if not rows:
+    if not report.tuning:
         return ""
     head = ["K chosen on the tuning prompts", "chosen", "ms/token by K"]
-    return table(head, rows)
+    return table(head, [_tuning_row(lane) for lane in report.tuning])
 
 
-def _tuned_row(lane: LaneFigures) -> list[str]:
-    by_k = ", ".join(f"K{k.draft_len} {number(k.ms_per_token)}" for k in lane.tuned)
-    return [str(lane.config.draft_len), by_k]
+def _tuning_row(lane: LaneTuning) -> list[str]:
+    by_k = ", ".join(f"K{k.draft_len} {number(k.ms_per_token)}" for k in lane.tried)
+    return [f"{lane.letter} {lane.label}", NONE if lane.chosen is None else str(lane.chosen), by_k]
 
 
 def _method(report: PairedReport) -> str:

@@ -8,7 +8,7 @@ CUPTI through torch's profiler, kernels inside a CUDA graph included; on a CPU t
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -68,19 +68,14 @@ def profile_passes(
     passes: int,
     ceiling: float | None,
     graphs: bool = True,
-) -> list[PassProfile]:
-    """Profile decode passes of `loaded` on `device`.
+) -> Iterator[PassProfile]:
+    """Profile decode passes of `loaded` on `device`; each is given out as soon as it is done.
 
     Args:
         ceiling: bytes/s the device can read; None gives no fraction.
-    Raises: UsageError for rows or a KV length that cannot be; SpecmonError where the profiler sees nothing.
+    Raises: UsageError as `check_passes`; SpecmonError where the profiler sees nothing.
     """
-    for rows in row_counts:
-        if not 1 <= rows <= MAX_ROWS:
-            raise UsageError(f"A pass of {rows} rows cannot be.", f"Choose 1 to {MAX_ROWS}.")
-    room = loaded.context_length - MAX_ROWS
-    if not 1 <= kv_len <= room:
-        raise UsageError(f"A KV length of {kv_len} cannot be.", f"Choose 1 to {room}.")
+    check_passes(row_counts, kv_len, loaded.context_length)
     switch = Switch()
     if loaded.streamed is None:
         loaded = replace(loaded, model=named(loaded.model, switch))
@@ -89,9 +84,21 @@ def profile_passes(
         prompt = [_TOKEN + i % 97 for i in range(kv_len)]
         for _ in target.prefill(prompt, 0, Chooser.greedy(), ()):
             pass
-        return [_profile(loaded, target, rows, passes, ceiling, switch) for rows in row_counts]
+    for rows in row_counts:
+        yield _profile(loaded, target, rows, passes, ceiling, switch)
 
 
+def check_passes(row_counts: Sequence[int], kv_len: int, context_length: int) -> None:
+    """Raises: UsageError for rows or a KV length that a model of this context cannot have."""
+    for rows in row_counts:
+        if not 1 <= rows <= MAX_ROWS:
+            raise UsageError(f"A pass of {rows} rows cannot be.", f"Choose 1 to {MAX_ROWS}.")
+    room = context_length - MAX_ROWS
+    if not 1 <= kv_len <= room:
+        raise UsageError(f"A KV length of {kv_len} cannot be.", f"Choose 1 to {room}.")
+
+
+@torch.inference_mode()
 def _profile(
     loaded: LoadedModel, target: Target, rows: int, passes: int, ceiling: float | None, switch: Switch
 ) -> PassProfile:

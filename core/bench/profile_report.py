@@ -10,7 +10,10 @@ from specmon.core.bench.provenance import Provenance
 
 
 class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Profiles of one model on one device, one a row count. `read_ceiling` in bytes/s."""
+    """Profiles of one model on one device, one for each of `row_counts`, fewer where `interrupted`.
+
+    `read_ceiling` in bytes/s.
+    """
 
     command: str
     provenance: Provenance
@@ -21,6 +24,8 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     read_ceiling: float | None
     ceiling_source: str
+    row_counts: tuple[int, ...]
+    interrupted: bool
     profiles: tuple[PassProfile, ...]
 
 
@@ -31,7 +36,10 @@ def markdown(report: ProfileReport) -> str:
         f"# Profile: {report.target}, {report.recipe}, {report.backend}, {graphs}, {report.device}\n\n"
         "Times by group are means under the profiler, which stretches a pass: above them stands what one takes without."
     )
-    parts = [title, *(_profile(profile) for profile in report.profiles)]
+    parts = [title]
+    if report.interrupted:
+        parts.append(f"**Interrupted after {len(report.profiles)} of {len(report.row_counts)} row counts.**")
+    parts += [_profile(profile) for profile in report.profiles]
     parts.append(origin(report.command, report.provenance, [f"Ceiling: {report.ceiling_source}"]))
     return "\n\n".join(parts) + "\n"
 

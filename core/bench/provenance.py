@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,9 +26,11 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def provenance(hardware: str, packages: Sequence[str]) -> Provenance:
-    """What to write beside a measurement made now, on `hardware`, that depends on `packages`."""
+    """What to write beside a measurement made now, on `hardware`, that depends on those of `packages` that are here."""
     versions = {"specmon": specmon.__version__, "python": platform.python_version()}
-    versions |= {package: importlib.metadata.version(package) for package in packages}
+    for package in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
     return Provenance(commit=checkout_commit(), date=today(), hardware=hardware, versions=versions)
 
 

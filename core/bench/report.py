@@ -74,7 +74,16 @@ class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     branch_hit_rate: float | None
     sol_fraction: float | None
     first_change: Difference | None
-    tuned: tuple[TunedK, ...] = ()
+    host_launches_per_round: float | None
+
+
+class LaneTuning(msgspec.Struct, frozen=True, kw_only=True):
+    """What each draft_len tried gave one lane, and the one chosen; None where the run was broken off before."""
+
+    letter: str
+    label: str
+    chosen: int | None
+    tried: tuple[TunedK, ...]
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +130,7 @@ class PairedReport(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap_seed: int
     n_planned: int
     interrupted: bool
+    tuning: tuple[LaneTuning, ...]
     lanes: tuple[LaneFigures, ...]
     pairs: tuple[Pair, ...]
     requests: tuple[RequestRow, ...]

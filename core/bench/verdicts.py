@@ -7,7 +7,6 @@ from itertools import combinations
 
 import msgspec
 
-from specmon.core.bench.choose_k import TunedK
 from specmon.core.bench.lanes import CONTROL, BenchLane
 from specmon.core.bench.pairs import Measured, Plan
 from specmon.core.bench.provenance import Provenance
@@ -15,6 +14,7 @@ from specmon.core.bench.report import (
     DeviceCeilings,
     Difference,
     LaneFigures,
+    LaneTuning,
     Pair,
     PairedReport,
     RequestRow,
@@ -31,7 +31,7 @@ def paired_report(
     measured: Sequence[Measured],
     *,
     lanes: Sequence[BenchLane],
-    tuned: Sequence[Sequence[TunedK]],
+    tuning: Sequence[LaneTuning],
     plan: Plan,
     command: str,
     provenance: Provenance,
@@ -58,7 +58,8 @@ def paired_report(
         bootstrap_seed=seed,
         n_planned=plan.n_requests,
         interrupted=len(measured) < plan.n_requests,
-        lanes=tuple(_lane(lanes[n], done[n], tuned[n] if n < len(tuned) else (), seed) for n in present),
+        tuning=tuple(tuning),
+        lanes=tuple(_lane(lanes[n], done[n], seed) for n in present),
         pairs=tuple(pairs),
         requests=tuple(_row(lanes[m.lane].letter, m) for m in measured),
     )
@@ -122,7 +123,7 @@ def _estimate(values: Iterable[tuple[str, float | None]], seed: int) -> Estimate
     return estimate(by_prompt, seed=seed)
 
 
-def _lane(lane: BenchLane, measured: list[Measured], tuned: Sequence[TunedK], seed: int) -> LaneFigures:
+def _lane(lane: BenchLane, measured: list[Measured], seed: int) -> LaneFigures:
     whole = pooled([m.turn for m in measured])
     described: Lane = measured[0].turn.lane
 
@@ -150,7 +151,7 @@ def _lane(lane: BenchLane, measured: list[Measured], tuned: Sequence[TunedK], se
         branch_hit_rate=whole.branch_hit_rate,
         sol_fraction=whole.sol_fraction,
         first_change=_first_change(measured),
-        tuned=tuple(tuned),
+        host_launches_per_round=whole.host_launches_per_round,
     )
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 
+from specmon.core.decoders.check import check_config, fan_out_of
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.queued import MOST_EOS, queued_rounds
 from specmon.core.decoders.rounds import Ready, ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
-from specmon.core.decoders.setup import check_config, fan_out_of, open_link, turn_config
+from specmon.core.decoders.setup import open_link, turn_config
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import open_clock

@@ -1,4 +1,4 @@
-"""A lane's configuration: what cannot work is refused, and its drafter is opened."""
+"""A lane's drafter is opened, and a turn's own configuration made."""
 
 from __future__ import annotations
 
@@ -8,21 +8,12 @@ from pathlib import Path
 import msgspec
 import torch
 
-from specmon.core.decoders.fan_out import MAX_BRANCHES, FanOut, Given, Learned
+from specmon.core.decoders.check import check_config, fan_out_of
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
 from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import UsageError
-from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.pool import Progress
-
-
-def fan_out_of(config: LaneConfig) -> FanOut:
-    """How many branches each accepted_len 0 … draft_len gets; one number serves all."""
-    if config.branch_budget is not None:
-        return Learned(config.draft_len, config.branch_budget)
-    widths = config.fan_out
-    return Given(widths * (config.draft_len + 1) if len(widths) == 1 else widths)
 
 
 def open_link(
@@ -74,31 +65,3 @@ def turn_config(config: LaneConfig, request: Request) -> LaneConfig:
     changed = msgspec.structs.replace(config, draft_len=request.draft_len)
     check_config(changed)
     return changed
-
-
-def check_config(config: LaneConfig) -> None:
-    """Raises: UsageError where numbers cannot work, whatever the model."""
-    if config.decoder == "ar":
-        return
-    if not 1 <= config.draft_len < MAX_ROWS:
-        raise UsageError(f"draft_len {config.draft_len} cannot work.", f"Choose 1 to {MAX_ROWS - 1}.")
-    if config.decoder != "ssd":
-        return
-    if config.branch_budget is not None:
-        if not 1 <= config.branch_budget <= MAX_BRANCHES:
-            raise UsageError(
-                f"A budget of {config.branch_budget} branches cannot work.", f"Choose 1 to {MAX_BRANCHES}."
-            )
-        return
-    if len(config.fan_out) not in (1, config.draft_len + 1):
-        raise UsageError(
-            f"fan_out has {len(config.fan_out)} entries for draft_len {config.draft_len}.",
-            f"Give one for all, or {config.draft_len + 1}.",
-        )
-    if min(config.fan_out) < 0 or sum(config.fan_out) < 1:
-        raise UsageError("fan_out must be 0 or more for each accepted_len, and more than 0 for one.")
-    if (total := sum(fan_out_of(config).widths())) > MAX_BRANCHES:
-        raise UsageError(
-            f"fan_out {config.fan_out_words} makes {total} branches a round for draft_len {config.draft_len}.",
-            f"Choose at most {MAX_BRANCHES} in all.",
-        )

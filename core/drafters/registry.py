@@ -22,11 +22,11 @@ from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.pool import Progress, open_passes, stream, unwatched
-from specmon.core.models.random_weights import RandomHead
+from specmon.core.models.random_weights import RandomHead, RandomTensors
 from specmon.core.models.recipe import draft_recipe, resolve_recipe
 from specmon.core.models.source import EMBEDDED, Source, open_model
 from specmon.core.models.tensors import TensorFile
-from specmon.core.models.vocabulary import FirstRows, same_tokens
+from specmon.core.models.vocabulary import FirstRows, same_by_rows, same_tokens
 
 SHIPPED_DRAFT = "smollm2-draft-16m"
 SHIPPED_EAGLE3 = "smollm2-eagle3"
@@ -71,6 +71,16 @@ def resolve_name(draft: str, target: str) -> str:
     return draft
 
 
+def check_drafter(draft: str, name: str, target: Source) -> None:
+    """Open what `draft` names, for a target that `name` names, without reading weights.
+
+    Raises: SpecmonError where the draft has another vocabulary; UsageError where there is no such model.
+    """
+    model = _model_of(resolve_name(draft, name), name)
+    if model is not None:
+        _of_same_vocabulary(open_model(model, target.cache_dir), target)
+
+
 def build_drafter(spec: DrafterSpec, progress: Progress = unwatched) -> Drafter:
     """Build the drafter `spec` names, on its device. `progress` is told what loading does.
 
@@ -90,13 +100,8 @@ def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter
     plan = AccuracyPlan(script.alpha, coverage=script.coverage, seed=spec.seed)
     target = open_model(spec.target, spec.cache_dir)
     label, inner = script.label, None
-    if script.model is not None:
-        name = resolve_name(script.model, spec.target)
-        if name.partition(":")[0] in _BY_KIND:
-            raise UsageError(
-                f"scripted:{rest} names {name} after the @, which is no model.",
-                "Give one as --draft takes it.",
-            )
+    name = _model_of(spec.name, spec.target)
+    if name is not None:
         inner = _build_model(replace(spec, name=name), "", progress)
         label += f" + {inner.info.label}"
     return ScriptedDrafter(plan, target.file.config.vocab_size, label=label, inner=inner)
@@ -132,6 +137,22 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     return ChainDrafter(stepper, branches=branches)
 
 
+def _model_of(name: str, target: str) -> str | None:
+    """The model that the drafter `name` runs, None for none. Raises: UsageError for a script that cannot be read."""
+    kind, _, rest = name.partition(":")
+    if kind != "scripted":
+        return None if kind in _BY_KIND else name
+    inner = parse_script(rest).model
+    if inner is None:
+        return None
+    model = resolve_name(inner, target)
+    if model.partition(":")[0] in _BY_KIND:
+        raise UsageError(
+            f"{name} names {model} after the @, which is no model.", "Give one as --draft takes it."
+        )
+    return model
+
+
 def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
     """The draft's file, with no more vocabulary rows than the target has: what it proposes is a token of the target.
 
@@ -140,12 +161,18 @@ def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
     own, wanted = draft.file.config.vocab_size, target.file.config.vocab_size
     if own == wanted:
         return draft.file
-    if _is_head(draft.file) or not same_tokens(draft.tokenizer(), target.tokenizer()):
+    if _is_head(draft.file) or not _same_tokens(draft, target):
         raise SpecmonError(
             f"The draft {draft.label} has {own} tokens, the target {target.label} {wanted}.",
             "Both must use the same vocabulary.",
         )
     return draft.file if own < wanted else FirstRows(draft.file, wanted)
+
+
+def _same_tokens(draft: Source, target: Source) -> bool:
+    if isinstance(draft.file, RandomTensors) or isinstance(target.file, RandomTensors):
+        return same_by_rows(draft.file.config.vocab_size, target.file.config.vocab_size)
+    return same_tokens(draft.tokenizer(), target.tokenizer())
 
 
 def _is_head(file: TensorFile) -> TypeGuard[HeadFile]:

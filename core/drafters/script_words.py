@@ -1,4 +1,4 @@
-"""How a scripted drafter is spelt: `scripted:ALPHA[:coverage=C1/C2/C4…][@MODEL]`.
+"""How a drafter that is no model is spelt: `ngram`, or `scripted:ALPHA[:coverage=C1/C2/C4…][@MODEL]`.
 
 All after the first @ is the model's name, which may hold colons; nothing in a script holds a comma.
 """
@@ -49,6 +49,15 @@ class Script:
     @property
     def label(self) -> str:
         return f"scripted α={self.alpha:g} ({self.coverage})"
+
+
+def check_words(draft: str) -> None:
+    """Raises: UsageError where what stands after the name of a drafter that is no model cannot be read."""
+    kind, colon, rest = draft.partition(":")
+    if kind == "ngram" and colon:
+        raise UsageError(f"--draft is {draft!r}, but ngram takes nothing after it.")
+    if kind == "scripted":
+        parse_script(rest)
 
 
 def parse_script(text: str) -> Script:

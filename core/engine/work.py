@@ -25,7 +25,8 @@ from specmon.core.engine.messages import (
 from specmon.core.engine.stream import OpenTurns, Stream
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import ArStep, Event, Turn
-from specmon.core.hardware import Machine, resolve_devices, survey
+from specmon.core.hardware import Machine, ResolvedDevices, survey
+from specmon.core.paths import cache_dir
 from specmon.core.telemetry import TelemetryThread
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Work:
         """Make a lane ready; the first one begins the stream. The lane it replaces stays if this fails."""
         self._progress_shown = ("", 0.0)
         machine = self._machine or self._survey()
-        devices = resolve_devices(command.config.devices, machine)
+        devices = self._settle(command.config, machine)
         self._prepare(devices.names, machine)
         config = msgspec.structs.replace(command.config, devices=",".join(devices.names))
         lane = self._new_lane(config, machine)
@@ -146,6 +147,12 @@ class Work:
         self._gpu_uuids = cuda_uuids()
         self._machine = survey(self._gpu_uuids)
         return self._machine
+
+    def _settle(self, config: LaneConfig, machine: Machine) -> ResolvedDevices:
+        """The devices of a lane that can work here; what cannot is refused before anything is measured or loaded."""
+        from specmon.core.decoders.settle import settle
+
+        return settle(config, machine, cache_dir()).devices
 
     def _prepare(self, names: tuple[str, ...], machine: Machine) -> None:
         """Measure read ceilings while nothing else runs; on CPU, take one thread and the target's core."""

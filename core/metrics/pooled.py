@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from specmon.core.metrics.acceptance import ratio
 from specmon.core.metrics.bandwidth import target_floor_ns
+from specmon.core.metrics.round_time import launches_a_round
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
 
 
@@ -21,6 +22,7 @@ class Pooled:
     acceptance_rate: float | None
     branch_hit_rate: float | None
     sol_fraction: float | None
+    host_launches_per_round: float | None
 
 
 def pooled(turns: Sequence[TurnMetrics]) -> Pooled:
@@ -39,4 +41,5 @@ def pooled(turns: Sequence[TurnMetrics]) -> Pooled:
         acceptance_rate=ratio(sum(c.kept_tokens for c in counts), sum(c.drafted_tokens for c in counts)),
         branch_hit_rate=ratio(sum(c.hits for c in counts), sum(c.branch_rounds for c in counts)),
         sol_fraction=ratio(sum(known), decode_ns) if len(known) == len(turns) else None,
+        host_launches_per_round=launches_a_round([r for turn in turns for r in turn.rounds]),
     )

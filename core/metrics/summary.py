@@ -19,6 +19,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     decoder: Decoder
     draft: str | None
     recipe: str
+    backend: str  # with its version: "reference-1"
     devices: tuple[str, ...]
     tokens: tuple[int, ...] | None  # None where a recording had its ids removed
     text: str | None
@@ -72,6 +73,7 @@ def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
         decoder=turn.lane.decoder,
         draft=turn.lane.drafter,
         recipe=turn.lane.recipe,
+        backend=turn.lane.backend,
         devices=turn.lane.devices,
         tokens=tokens if len(tokens) == turn.n_tokens else None,
         text=None if redacted else turn.text,

@@ -40,7 +40,7 @@ def _qwen2(
 
 
 SHAPES: dict[str, ModelConfig] = {
-    "qwen2.5-0.5b": _qwen2(896, 4864, 24, 14, 2, 64, tied=True),
+    "qwen2.5-0.5b": replace(_qwen2(896, 4864, 24, 14, 2, 64, tied=True), vocab_size=151_936),
     "qwen2.5-7b": _qwen2(3584, 18_944, 28, 28, 4, 128, tied=False),
     "qwen2.5-32b": _qwen2(5120, 27_648, 64, 40, 8, 128, tied=False),
     "qwen3-0.6b": replace(

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from specmon.core.errors import UsageError
+from specmon.core.models.recipe_names import check_recipe
 from specmon.core.models.tensors import TensorFile
 from specmon.kernels.registry import REFERENCE, BackendUnavailableError, choose_backend
-
-RECIPES = ("q4", "fp8", "fp8-bf16-head", "bf16", "fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +31,15 @@ def resolve_recipe(name: str, device: str, file: TensorFile, backend: str = "aut
     `backend` is "auto" or one of `kernels.registry`.
     Raises: UsageError for a name that is unknown or cannot work here.
     """
+    check_recipe(name, backend)
     on_cpu = device.startswith("cpu")
-    has_q4 = _holds_q4_1(file)
     if name == "auto":
-        name = "q4" if on_cpu and has_q4 else "bf16"
-    if name not in RECIPES:
-        raise UsageError(f"There is no recipe {name!r}.", f"Choose auto, {', '.join(RECIPES)}.")
+        name = "q4" if on_cpu and _holds_q4_1(file) else "bf16"
     if name == "q4" and not on_cpu:
         raise UsageError(f"Recipe q4 runs on a CPU only, not on {device}.", "Use --recipe bf16.")
     if name.startswith("fp8") and on_cpu:
         raise UsageError(f"Recipe {name} runs on a GPU only, not on {device}.", "Use --recipe auto.")
-    if name == "q4" and not has_q4:
+    if name == "q4" and not _holds_q4_1(file):
         raise UsageError(f"{file.where} holds no Q4_1 weights for recipe q4.", "Use --recipe bf16.")
     try:
         chosen = choose_backend(backend, name, "cpu" if on_cpu else "cuda")

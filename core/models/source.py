@@ -61,6 +61,11 @@ class Source:
 
 def _borrowed_tokenizer(cache_dir: Path) -> Tokenizer:
     """The embedded model's, for random weights; nothing ends a turn, since their text means nothing."""
+    if not is_fetched(cache_dir):
+        raise SpecmonError(
+            "Random weights are decoded with SmolLM2's tokenizer, which is not here yet.",
+            "Fetch it: specmon models fetch smollm2",
+        )
     whole = open_model(EMBEDDED, cache_dir).tokenizer()
     return Tokenizer(whole.backend, template=whole.template, special=whole.special, eos_ids=())
 

@@ -8,6 +8,8 @@ from specmon.core.errors import SpecmonError
 from specmon.core.models.tensors import Stored, TensorFile
 from specmon.core.models.tokenizer import Tokenizer
 
+#: Rows of the one tokenizer of Qwen2.5 and Qwen3, as sizes of the models pad it.
+_QWEN_ROWS = frozenset({151_936, 152_064})
 _TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 
 
@@ -16,6 +18,11 @@ def same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
     ours, theirs = one.tokens(), other.tokens()
     common = ours.keys() & theirs.keys()
     return bool(common) and all(ours[i] == theirs[i] for i in common)
+
+
+def same_by_rows(one: int, other: int) -> bool:
+    """Whether so many rows are of one vocabulary, as far as that can be told without a tokenizer to look at."""
+    return one == other or {one, other} <= _QWEN_ROWS
 
 
 class FirstRows:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
 
+from specmon.core.decoders.settle import Settled
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.events import DeviceInfo, Header
+from specmon.core.hardware import ResolvedDevices
 from specmon.core.metrics.turn import TurnMetrics
 
 HEADER = Header(
@@ -17,6 +19,25 @@ HEADER = Header(
     versions={"torch": "2.13"},
     ceiling_source="scripted",
 )
+
+
+def settled_on(*models: str, recipe: str = "bf16") -> Callable[[Sequence[LaneConfig]], list[Settled]]:
+    """Settles lanes as a machine would whose devices are `models`."""
+
+    def settle(configs: Sequence[LaneConfig]) -> list[Settled]:
+        names = tuple(f"cuda:{n}" for n in range(len(models)))
+        return [
+            Settled(
+                config=config,
+                devices=ResolvedDevices(names=names),
+                models=models,
+                recipe=recipe,
+                context_length=2048,
+            )
+            for config in configs
+        ]
+
+    return settle
 
 
 class FakeEngine:

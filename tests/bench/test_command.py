@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tiny_models import TinyModels
 
 from specmon.core.bench.figures import load_figures
 from specmon.core.engine.messages import LaneConfig
@@ -16,10 +17,16 @@ from specmon.core.errors import SpecmonError
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.commands.main import main
 
-from .fake_engine import FakeEngine
+from .fake_engine import FakeEngine, settled_on
 from .turns import make_turn
 
 Bench = Callable[..., tuple[int, str, str]]
+TWO_H200S = ("NVIDIA H200", "NVIDIA H200")
+RATIO = "h200x2.ssd.over.sd.bf16"
+OF_RATIO = (
+    *("--target", "random:qwen2.5-7b", "--draft", "scripted:0.78@random:qwen2.5-0.5b"),
+    *("--lane", "sd", "--lane", "ssd", "--choose-k", "1..3", "--prompts", "", "--no-control"),
+)
 
 
 @pytest.fixture
@@ -27,6 +34,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """Run `specmon bench paired ARGS` on a scripted engine; gives exit code, stdout and stderr."""
     monkeypatch.setattr("specmon.tui.commands.bench_engine.BenchEngine", FakeEngine)
     monkeypatch.setattr("specmon.tui.commands.bench_paired.prepare", lambda configs: None)
+    monkeypatch.setattr("specmon.tui.commands.bench_paired.settle_lanes", settled_on(*TWO_H200S))
     monkeypatch.setattr(
         "specmon.core.ceilings.measure_copies", lambda names, machine: dict.fromkeys(names, 2e10)
     )
@@ -44,6 +52,11 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 def steady(config: LaneConfig, text: str, n: int) -> TurnMetrics:
     return make_turn(draft_len=0 if config.decoder == "ar" else config.draft_len)
+
+
+def twice_as_fast(config: LaneConfig, text: str, n: int) -> TurnMetrics:
+    """SSD over SD is 2."""
+    return make_turn(round_ms=1.0 if config.decoder == "ssd" else 2.0)
 
 
 def test_table_for_people_and_exit_code_0(bench: Bench) -> None:
@@ -114,10 +127,10 @@ def test_a_request_that_fails_ends_the_run_with_what_was_measured_and_exit_code_
 
 
 def test_reports_and_figure_are_written_and_never_over_others(bench: Bench, tmp_path: Path) -> None:
-    args = ("--lane", "ar", "--lane", "sd:1", "--out", str(tmp_path), "--name", "mine")
-    assert bench(*args, "--figure", "h200x2.ssd.over.sd.bf16")[0] == 0
+    args = (*OF_RATIO, "--out", str(tmp_path), "--name", "mine")
+    assert bench(*args, "--figure", RATIO, script=twice_as_fast)[0] == 0
     assert {file.name[10:] for file in tmp_path.iterdir()} == {"-mine.json", "-mine.md", "figures.json"[10:]}
-    figure = load_figures(tmp_path / "figures.json")["h200x2.ssd.over.sd.bf16"]
+    figure = load_figures(tmp_path / "figures.json")[RATIO]
     assert (figure.value, figure.hardware) == (2.0, "cpu:0: a CPU")
     assert figure.note.endswith("-mine.md")
 
@@ -129,24 +142,106 @@ def test_reports_and_figure_are_written_and_never_over_others(bench: Bench, tmp_
 
 def test_no_figure_comes_from_outputs_that_differ(bench: Bench, tmp_path: Path) -> None:
     def wrong(config: LaneConfig, text: str, n: int) -> TurnMetrics:
-        return make_turn([0, 1, 9 if config.decoder == "sd" else 2])
+        return make_turn([0, 1, 9 if config.decoder == "ssd" else 2])
 
-    args = ("--lane", "ar", "--lane", "sd", "--out", str(tmp_path), "--figure", "h200x2.ssd.over.sd.bf16")
-    assert bench(*args, script=wrong)[0] == 1
+    assert bench(*OF_RATIO, "--out", str(tmp_path), "--figure", RATIO, script=wrong)[0] == 1
     assert not (tmp_path / "figures.json").exists()
 
 
 def test_no_figure_comes_from_outputs_that_cannot_be_compared(bench: Bench, tmp_path: Path) -> None:
     def other_recipe(config: LaneConfig, text: str, n: int) -> TurnMetrics:
-        return make_turn(recipe=config.recipe)
+        return make_turn(recipe=config.decoder)
 
-    lanes = ("--lane", "ar", "--lane", "ar,recipe=fp32")
-    code, _, err = bench(
-        *lanes, "--out", str(tmp_path), "--figure", "h200x2.ssd.over.sd.bf16", script=other_recipe
-    )
+    code, _, err = bench(*OF_RATIO, "--out", str(tmp_path), "--figure", RATIO, script=other_recipe)
     assert code == 1
     assert "is not written: lanes A and B were not found equal." in err
     assert not (tmp_path / "figures.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("models", "recipe", "args"),
+    [
+        (("a CPU", "a CPU"), "bf16", ()),
+        (("NVIDIA H200",), "bf16", ()),
+        (("NVIDIA H200", "NVIDIA H100"), "bf16", ()),
+        (TWO_H200S, "fp8", ()),
+        (TWO_H200S, "bf16", ("--target", "smollm2")),
+        (TWO_H200S, "bf16", ("--draft", "ngram")),
+        (TWO_H200S, "bf16", ("--prompts", "merge")),
+        (TWO_H200S, "bf16", ("--choose-k", "1..11")),
+        (TWO_H200S, "bf16", ("--choose-k", "4")),
+        (TWO_H200S, "bf16", ("--choose-k", "")),
+        (TWO_H200S, "bf16", ("--lane", "sd", "--figure", f"{RATIO}=C/A")),
+        (TWO_H200S, "bf16", ("--lane", "ssd,target=smollm2", "--figure", f"{RATIO}=C/A")),
+    ],
+)
+def test_a_figure_of_another_run_than_its_name_says_is_refused_before_anything_is_measured(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    models: tuple[str, ...],
+    recipe: str,
+    args: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("specmon.tui.commands.bench_paired.settle_lanes", settled_on(*models, recipe=recipe))
+    code, out, err = bench(*OF_RATIO, "--out", str(tmp_path), "--figure", RATIO, *args)
+    assert (code, out, FakeEngine.loaded) == (2, "", [])
+    assert err == (
+        f"specmon: --figure {RATIO} needs SSD over SD each at its own best of several K up to 10, --target "
+        "random:qwen2.5-7b --draft scripted:0.78@random:qwen2.5-0.5b in bf16 on 2 H200s, on all evaluation prompts.\n"
+    )
+
+
+def test_an_interruption_while_k_is_chosen_keeps_what_was_tried(bench: Bench, tmp_path: Path) -> None:
+    def interrupted(config: LaneConfig, text: str, n: int) -> TurnMetrics:
+        if n == 20:  # 7 requests a K: of the third one some are missing
+            raise KeyboardInterrupt
+        return steady(config, text, n)
+
+    args = ("--lane", "ar", "--lane", "sd", "--choose-k", "1..4", "--out", str(tmp_path))
+    code, out, err = bench(*args, script=interrupted)
+    assert code == 130
+    assert "**Interrupted while K was chosen: nothing was compared.**" in out
+    assert "| B SD K4 | n/a | K1 1.00, K2 0.75 |" in out
+    [written] = tmp_path.glob("*-paired-interrupted.json")
+    [lane] = json.loads(written.read_text())["tuning"]
+    assert [tried["draft_len"] for tried in lane["tried"]] == [1, 2]
+    assert f"Written to {written}" in err
+
+
+def test_a_run_that_is_broken_off_never_replaces_a_report(bench: Bench, tmp_path: Path) -> None:
+    def interrupted(config: LaneConfig, text: str, n: int) -> TurnMetrics:
+        if n == 10:
+            raise KeyboardInterrupt
+        return steady(config, text, n)
+
+    args = ("--lane", "ar", "--lane", "sd:1", "--out", str(tmp_path), "--force")
+    assert bench(*args)[0] == 0
+    [whole] = tmp_path.glob("*.json")
+    before = whole.read_bytes()
+    for suffix in ("-interrupted", "-interrupted-2"):
+        code, _, err = bench(*args, script=interrupted)
+        assert (code, f"{whole.stem}{suffix}.json" in err) == (130, True)
+    assert whole.read_bytes() == before
+    assert json.loads(whole.with_stem(f"{whole.stem}-interrupted").read_text())["interrupted"] is True
+
+
+def test_a_lane_that_cannot_work_is_refused_before_any_is_loaded(
+    tiny: TinyModels, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(*_: Any, **__: Any) -> None:
+        raise AssertionError("an engine was started")
+
+    monkeypatch.setattr("specmon.tui.commands.bench_engine.BenchEngine", started)
+    lanes = ["bench", "paired", "--target", str(tiny.target()), "--draft", "ngram", "--lane", "sd"]
+    for lane, message in (
+        ("sd,recipe=q4", "holds no Q4_1 weights"),
+        ("sd,devices=cuda:77", "There is no device 'cuda:77'"),
+        ("sd,draft=random:qwen2.5-0.5b", "The draft qwen2.5-0.5b (random) has 151936 tokens, the target"),
+        ("ar,target=no-such-model", "There is no model 'no-such-model'"),
+    ):
+        assert main([*lanes, "--lane", lane, "--choose-k", "1..4"]) in (1, 2)
+        assert message in capsys.readouterr().err
 
 
 def test_each_lane_is_measured_at_its_own_best_k(bench: Bench) -> None:
@@ -162,7 +257,8 @@ def test_each_lane_is_measured_at_its_own_best_k(bench: Bench) -> None:
     report: dict[str, Any] = json.loads(out)
     lanes = {lane["letter"]: lane for lane in report["lanes"]}
     assert [lanes[letter]["config"]["draft_len"] for letter in "BC"] == [3, 2]
-    assert [k["draft_len"] for k in lanes["B"]["tuned"]] == [1, 2, 3, 4]
+    assert [(lane["letter"], lane["chosen"]) for lane in report["tuning"]] == [("B", 3), ("C", 2)]
+    assert [k["draft_len"] for k in report["tuning"][0]["tried"]] == [1, 2, 3, 4]
     assert [(lane, config.draft_len) for lane, config in FakeEngine.loaded[-4:]] == [
         (0, 4),
         (1, 3),

@@ -16,7 +16,7 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.commands.bench_draft_len_choices import decoders_of_machine, parse_decoders
 from specmon.tui.commands.main import main
 
-from .fake_engine import HEADER, FakeEngine
+from .fake_engine import HEADER, FakeEngine, settled_on
 from .turns import timed_turn
 
 
@@ -26,6 +26,8 @@ class TwoDevices(FakeEngine):
 
 Bench = Callable[..., tuple[int, str, str]]
 RATIO, FRACTION, TAU = "h200x2.ssd.over.sd.bf16", "h200x2.ssd.model_fraction", "embedded.draft.tau_k4"
+TWO_H200S = ("NVIDIA H200", "NVIDIA H200")
+OF_RATIO = ("--target", "random:qwen2.5-7b", "--draft", "scripted:0.78@random:qwen2.5-0.5b")
 
 
 def by_hand(config: LaneConfig, text: str, n: int) -> TurnMetrics:
@@ -46,6 +48,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     monkeypatch.setattr(
         "specmon.tui.commands.bench_draft_len.decoders_of_machine", lambda devices: ("sd", "ssd")
     )
+    monkeypatch.setattr("specmon.tui.commands.bench_draft_len.settle_lanes", settled_on(*TWO_H200S))
     monkeypatch.setattr(
         "specmon.core.ceilings.measure_copies", lambda names, machine: dict.fromkeys(names, 2e10)
     )
@@ -108,7 +111,7 @@ def test_a_sweep_alone_tries_every_k_on_the_prompts_asked_for(bench: Bench) -> N
 def test_tokens_that_differ_end_the_run_after_the_sweep_with_exit_code_1(
     bench: Bench, tmp_path: Path
 ) -> None:
-    code, out, err = bench("--out", str(tmp_path), "--figure", RATIO, script=wrong)
+    code, out, err = bench(*OF_RATIO, "--out", str(tmp_path), "--figure", RATIO, script=wrong)
     assert code == 1
     assert "tokens differ" in out
     assert "Evaluation" not in out
@@ -137,7 +140,7 @@ def test_an_interruption_before_anything_is_measured_prints_no_report(bench: Ben
 
 
 def test_reports_and_figures_are_written_where_they_are_asked_for(bench: Bench, tmp_path: Path) -> None:
-    args = ("--prompts", "merge", "--out", str(tmp_path))
+    args = (*OF_RATIO, "--out", str(tmp_path))
     assert bench(*args)[0] == 0
     assert {file.name[10:] for file in tmp_path.iterdir()} == {"-draft-len.json", "-draft-len.md"}
     assert bench(*args, "--force", "--figure", f"{RATIO},{FRACTION}")[0] == 0
@@ -167,29 +170,50 @@ def test_tau_of_the_embedded_pair_is_a_figure_of_a_sweep_over_all_evaluation_pro
         assert (code, f"--figure {TAU} needs" in err) == (2, True), missing
 
 
-def test_no_figure_of_two_devices_comes_from_one(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("models", "recipe", "args"),
+    [
+        (("a CPU", "a CPU"), "bf16", ()),
+        (("NVIDIA H200",), "bf16", ()),
+        (TWO_H200S, "q4", ()),
+        (TWO_H200S, "bf16", ("--target", "smollm2")),
+        (TWO_H200S, "bf16", ("--draft", "auto")),
+        (TWO_H200S, "bf16", ("--draft-len", "1..11")),
+        (TWO_H200S, "bf16", ("--prompts", "merge")),
+        (TWO_H200S, "bf16", ("--decoder", "sd")),
+        (TWO_H200S, "bf16", ("--sweep-only",)),
+    ],
+)
+def test_a_figure_of_another_run_than_its_name_says_is_refused_before_anything_is_measured(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    models: tuple[str, ...],
+    recipe: str,
+    args: tuple[str, ...],
 ) -> None:
-    def shared(config: LaneConfig, text: str, n: int) -> TurnMetrics:
-        k = 0 if config.decoder == "ar" else config.draft_len
-        return timed_turn(config.decoder, k, devices=("cuda:0",))
-
-    monkeypatch.setattr(TwoDevices, "header", HEADER)
+    settle = settled_on(*models, recipe=recipe)
+    monkeypatch.setattr("specmon.tui.commands.bench_draft_len.settle_lanes", settle)
     for goal in (RATIO, FRACTION):
-        args = ("--prompts", "merge", "--out", str(tmp_path), "--figure", goal, "--force")
-        code, _, err = bench(*args, script=shared)
-        assert code == 1
-        assert f"{goal} is not written: this run did not measure it." in err
-    assert not (tmp_path / "figures.json").exists()
+        code, out, err = bench(*OF_RATIO, "--out", str(tmp_path), "--figure", goal, *args)
+        assert (code, out, FakeEngine.loaded) == (2, "", [])
+        assert f"--figure {goal} needs SSD over SD" in err
+        assert err.count("\n") == 1
+
+
+def test_graphs_are_an_option_here_too(bench: Bench) -> None:
+    code, out, _ = bench("--prompts", "merge", "--graphs", "off")
+    assert (code, "graphs off" in out.splitlines()[0]) == (0, True)
+    assert {config.graphs for _, config in FakeEngine.loaded} == {False}
 
 
 def test_a_figure_of_ssd_is_refused_where_ssd_is_left_out(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("specmon.tui.commands.bench_draft_len.decoders_of_machine", lambda devices: ("sd",))
-    code, _, err = bench("--out", str(tmp_path), "--figure", RATIO)
+    code, _, err = bench(*OF_RATIO, "--out", str(tmp_path), "--figure", RATIO)
     assert (code, FakeEngine.loaded) == (2, [])
-    assert "needs SD and SSD" in err
+    assert "needs SSD over SD" in err
 
 
 @pytest.mark.parametrize(
@@ -206,8 +230,8 @@ def test_a_figure_of_ssd_is_refused_where_ssd_is_left_out(
         (("--prompts", "queue"), "--prompts has 'queue'"),
         (("--figure", "cpu.ar.over.hf"), "--figure has 'cpu.ar.over.hf', but it takes h200x2.ssd"),
         (("--figure", RATIO), "--figure needs --out"),
-        (("--figure", RATIO, "--sweep-only"), "without --sweep-only"),
-        (("--figure", RATIO, "--decoder", "sd"), "needs SD and SSD"),
+        (("--out", ""), "--out is empty, but it takes a folder."),
+        (("--repeats", "9" * 30), "--repeats does not fit into 64 bits."),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_sentence(

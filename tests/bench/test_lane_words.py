@@ -8,10 +8,12 @@ import pytest
 
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import UsageError
-from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens, parse_figure
+from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens
+from specmon.tui.commands.bench_figures import parse_figure
 from specmon.tui.commands.bench_lanes import lane_configs, parse_values
 from specmon.tui.commands.bench_progress import eta
 
+RATIO = "h200x2.ssd.over.sd.bf16"
 SHARED = {
     "decoder": "ar",
     "target": "smollm2",
@@ -60,7 +62,18 @@ def test_without_lanes_the_three_decoders_are_compared() -> None:
         (["ar", "sd,draft-len=four"], "takes a whole number"),
         (["ar", "sd,colour=blue"], "'colour', which is none of decoder"),
         (["ar", "decoder=sd,decoder=ar"], "decoder twice"),
-        (["ar", "sd:2,draft-len=0"], "--draft-len is 0"),
+        (["ar", "sd,draft-len=0"], "--draft-len is 0"),
+        (["ar", "sd:4,draft-len=5"], "draft-len twice: 'sd:4,draft-len=5'"),
+        (["ar", "sd,decoder=ssd"], "decoder twice"),
+        (["ar", "sd:99"], "draft_len 99 cannot work. Choose 1 to 15"),
+        (["ar", "sd:" + "9" * 5000], "like sd:6"),
+        (["ar", "sd,draft-len=" + "9" * 5000], "takes a whole number"),
+        (["ar", "ssd,fan-out=auto:999"], "budget of 999 branches"),
+        (["ar", "ssd,fan-out=" + "9" * 5000], "whole numbers of 1 or more"),
+        (["ar", "sd,draft=ngram:5"], "ngram takes nothing after it"),
+        (["ar", "sd,draft=scripted:2"], "gives no accuracy"),
+        (["ar", "ar,recipe=q5"], "no recipe 'q5'"),
+        (["ar", "ar,backend=cuda"], "no backend 'cuda'"),
         (["ar", "ssd:2,fan-out=1,2"], "takes 1 or 3"),
         (["ar", "sd,graphs=maybe"], "takes on or off"),
         (["ar", ""], "no decoder ''"),
@@ -84,7 +97,10 @@ def test_draft_lens_are_a_range_or_a_list(text: str, found: list[int]) -> None:
     assert parse_draft_lens(text, [LaneConfig(decoder="sd")]) == found
 
 
-@pytest.mark.parametrize("text", ["0..3", "1..16", "4..2", "a..b", "1..", "..", "1,x", "-1..2"])
+@pytest.mark.parametrize(
+    "text",
+    ["0..3", "1..16", "4..2", "a..b", "1..", "..", "1,x", "-1..2", "1..99999999999", "1.." + "9" * 5000],
+)
 def test_draft_lens_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--choose-k is"):
         parse_draft_lens(text, [LaneConfig(decoder="sd")])
@@ -93,6 +109,8 @@ def test_draft_lens_that_cannot_be_are_refused(text: str) -> None:
 def test_choosing_k_needs_a_lane_that_drafts_and_a_fan_out_for_every_k() -> None:
     with pytest.raises(UsageError, match="no lane that drafts"):
         parse_draft_lens("1..4", [LaneConfig(decoder="ar")] * 2)
+    with pytest.raises(UsageError, match="makes 272 branches a round for draft_len 7"):
+        parse_draft_lens("1..7", [LaneConfig(decoder="ssd", fan_out=(34,))])
     with pytest.raises(UsageError, match="fits every K"):
         parse_draft_lens("1..4", [LaneConfig(decoder="ssd", fan_out=(2, 1, 1, 1, 1))])
 
@@ -106,18 +124,18 @@ def test_prompts_are_chosen_by_name_kind_or_length_and_never_from_the_tuning_set
         chosen_prompts("queue")
 
 
-def test_a_figure_is_a_known_speed_up_of_a_later_lane_over_an_earlier_one() -> None:
+def test_a_figure_is_one_that_lanes_measure_of_a_later_lane_over_an_earlier_one() -> None:
     out = Path("docs")
-    assert parse_figure("cpu.ar.over.hf", ["A", "B"], out) == ("cpu.ar.over.hf", "B", "A")
-    assert parse_figure("cpu.ar.over.hf=C/B", ["A", "B", "C"], out) == ("cpu.ar.over.hf", "C", "B")
-    for text in ("cpu.ar.over.hf=A/B", "cpu.ar.over.hf=B/C", "cpu.ar.over.hf=B"):
+    assert parse_figure(RATIO, ["A", "B"], out) == (RATIO, "B", "A")
+    assert parse_figure(f"{RATIO}=C/B", ["A", "B", "C"], out) == (RATIO, "C", "B")
+    for lanes in ("A/B", "B/C", "B"):
         with pytest.raises(UsageError, match="later lane over an earlier"):
-            parse_figure(text, ["A", "B"], out)
-    for text in ("no.such.goal", "ui.cpu_share", "h200.verify5.over.ar.bf16"):
-        with pytest.raises(UsageError, match="takes a goal that is a speed-up"):
+            parse_figure(f"{RATIO}={lanes}", ["A", "B"], out)
+    for text in ("no.such.goal", "ui.cpu_share", "cpu.ar.over.llamacpp", "cpu.ar.over.hf"):
+        with pytest.raises(UsageError, match=f"^--figure has '{text}', but it takes {RATIO}\\.$"):
             parse_figure(text, ["A", "B"], out)
     with pytest.raises(UsageError, match="needs --out"):
-        parse_figure("cpu.ar.over.hf", ["A", "B"], None)
+        parse_figure(RATIO, ["A", "B"], None)
 
 
 def test_time_left_is_told_only_where_it_is_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from specmon.core.bench.kernel_groups import GROUPS, Stretch, grouped, outermost
 from specmon.core.bench.profile import PassProfile, profile_passes
 from specmon.core.bench.profile_report import ProfileReport, markdown
 from specmon.core.bench.profiler import PASS, passes_on_cpu, passes_on_cuda
-from specmon.core.bench.provenance import Provenance
+from specmon.core.bench.provenance import Provenance, provenance
 from specmon.core.errors import UsageError
 from specmon.core.models.pool import ModelPool
 from specmon.tui.commands.bench_profile import parse_rows
@@ -123,7 +124,7 @@ def test_on_a_cpu_what_no_range_and_no_op_tells_is_other() -> None:
 def profiled(target: str, device: str, tmp_path: Path, **options: Any) -> list[PassProfile]:
     loaded = ModelPool(tmp_path).target(target, "bf16", device, lambda what, part: None)
     settings = {"row_counts": [1, 5], "kv_len": 40, "passes": 3, "ceiling": 1e9, **options}
-    return profile_passes(loaded, device, **settings)
+    return list(profile_passes(loaded, device, **settings))
 
 
 def assert_whole(profile: PassProfile, n_layers: int) -> None:
@@ -188,8 +189,8 @@ def test_kernels_inside_and_outside_of_graphs_are_seen(tmp_path: Path, graphs: b
         context_length=960,
         streamed=stream(model, recipe),
     )
-    found = profile_passes(
-        loaded, "cuda:0", row_counts=[1, 5], kv_len=300, passes=3, ceiling=4e12, graphs=graphs
+    found = list(
+        profile_passes(loaded, "cuda:0", row_counts=[1, 5], kv_len=300, passes=3, ceiling=4e12, graphs=graphs)
     )
     for profile in found:
         assert_whole(profile, n_layers=24)
@@ -215,9 +216,82 @@ def test_command_profiles_the_embedded_model(
     assert {group["group"]: group["kernels"] for group in profile["groups"]}["qkv"] == 30
 
 
+def test_notes_name_the_packages_that_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if package == "triton":
+            raise PackageNotFoundError
+        return "2.13"
+
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "3.6")
+    assert provenance("a GPU", ("torch", "triton")).versions["triton"] == "3.6"
+    monkeypatch.setattr("importlib.metadata.version", version)
+    assert list(provenance("a CPU", ("torch", "triton")).versions) == ["specmon", "python", "torch"]
+
+
+class Loaded(Exception):
+    """A model was loaded."""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--rows", "1,17"), "A pass of 17 rows cannot be. Choose 1 to 16."),
+        (("--context", "99999999999"), "A KV length of 99999999999 cannot be. Choose 1 to 624."),
+        (("--device", "cpu:0,cpu:1"), "--device is 'cpu:0,cpu:1', but a profile is of one device."),
+        (("--device", "cuda:77"), "There is no device 'cuda:77' on this machine."),
+        (("--recipe", "q4"), "holds no Q4_1 weights for recipe q4."),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused_before_anything_is_loaded(
+    tiny: TinyModels,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: tuple[str, ...],
+    message: str,
+) -> None:
+    def loaded(*_: Any) -> None:
+        raise Loaded
+
+    monkeypatch.setattr("specmon.core.models.pool.ModelPool.target", loaded)
+    monkeypatch.setattr("specmon.core.ceilings.measure_ceilings", loaded)
+    assert main(["bench", "profile", "--target", str(tiny.target()), "--device", "cpu:0", *args]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_interrupted_profile_keeps_the_row_counts_that_are_done_and_no_whole_report_is_lost(
+    tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import specmon.core.bench.profile as measuring
+
+    monkeypatch.setattr("specmon.tui.commands.bench_profile._claim", lambda device, core: None)
+    monkeypatch.setattr(
+        "specmon.core.ceilings.measure_ceilings", lambda names, machine: ({"cpu:0": 1e9}, "x")
+    )
+    target = ("--target", str(tiny.target()), "--device", "cpu:0", "--context", "20", "--passes", "2")
+    args = ["bench", "profile", *target, "--rows", "1,2", "--out", str(tmp_path), "--force"]
+    assert main(args) == 0
+    [whole] = tmp_path.glob("*.json")
+    before = whole.read_bytes()
+    real = measuring._profile
+
+    def interrupted(loaded: Any, target: Any, rows: int, *rest: Any) -> PassProfile:
+        if rows == 2:
+            raise KeyboardInterrupt
+        return real(loaded, target, rows, *rest)
+
+    monkeypatch.setattr(measuring, "_profile", interrupted)
+    assert main(args) == 130
+    err = capsys.readouterr().err
+    beside = whole.with_stem(whole.stem + "-interrupted")
+    assert "Interrupted: the report holds 1 of 2 row counts." in err
+    assert f"Written to {beside}" in err
+    assert [profile["rows"] for profile in json.loads(beside.read_text())["profiles"]] == [1]
+    assert whole.read_bytes() == before
+
+
 def test_rows_are_numbers_of_one_or_more() -> None:
     assert parse_rows("1, 5") == [1, 5]
-    for text in ("", "0", "1,", "one", "-1"):
+    for text in ("", "0", "1,", "one", "-1", "9" * 5000):
         with pytest.raises(UsageError, match="--rows is"):
             parse_rows(text)
 
@@ -239,9 +313,12 @@ def test_markdown_has_unprofiled_time_distortion_and_gaps(tiny: TinyModels, tmp_
         device="cuda:0",
         read_ceiling=1e9,
         ceiling_source="1.0 GB/s",
+        row_counts=(1, 5, 9),
+        interrupted=True,
         profiles=(profile, on_cuda),
     )
     text = markdown(report)
     assert "Without the profiler **4.000 ms**, with it 5.000 ms: stretched 1.25×" in text
     assert text.count("| gaps | 1.5 |") == 1
+    assert "**Interrupted after 2 of 3 row counts.**" in text
     assert msgspec.json.decode(msgspec.json.encode(report), type=ProfileReport) == report

@@ -44,7 +44,7 @@ def report_of(
     return paired_report(
         measured[: len(measured) - drop],
         lanes=lanes,
-        tuned=(),
+        tuning=(),
         plan=Plan(n_lanes=len(lanes), prompts=PROMPTS, repeats=2, max_new_tokens=9),
         command="specmon bench paired",
         provenance=HERE,
@@ -77,6 +77,13 @@ def test_ratios_say_how_many_times_as_fast_the_later_lane_is() -> None:
     assert pair.prefill.median == pytest.approx(0.5)
     assert pair.request.median == pytest.approx((10 + 24) / (20 + 12))
     assert pair.decode.n == 4
+
+
+def test_host_launches_a_round_are_told_of_each_lane_that_counts_them() -> None:
+    report = report_of(lambda lane, name, repeat: make_turn(launches=3 + repeat if lane else None))
+    assert [lane.host_launches_per_round for lane in report.lanes] == [None, 3.5]
+    rows = [line for line in markdown(report).splitlines() if line.startswith(("| A AR |", "| B SD K1 |"))]
+    assert [row.split(" | ")[-1] for row in rows] == ["n/a |", "3.5 |"]
 
 
 def test_lanes_that_differ_have_no_ratio_and_the_first_difference_is_told() -> None:

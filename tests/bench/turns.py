@@ -23,6 +23,7 @@ def make_turn(
     round_ms: float = 2.0,
     draft_len: int = 0,
     stop: str = "length",
+    launches: int | None = None,
     **lane: Any,
 ) -> TurnMetrics:
     """A finished turn of `tokens`: AR, or with a `draft_len` drafts that are all accepted."""
@@ -61,6 +62,7 @@ def make_turn(
                 bonus=emitted[-1],
                 emitted=emitted,
                 text=tuple(f"<{token}>" for token in emitted),
+                host_launches=launches,
             )
         )
     end = TurnEnd(t=now, stop_reason=stop, n_tokens=len(tokens), rounds=turn.n_rounds)  # type: ignore[arg-type]

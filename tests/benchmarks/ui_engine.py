@@ -11,10 +11,12 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.events import Event, Lane, Prefill, PrefillChunk, Round, Span, Turn, TurnEnd
+from specmon.core.hardware import Machine, resolve_devices
 
 K = 4
 WORDS = (
@@ -108,6 +110,10 @@ class FloodLane:
     def close(self) -> None: ...
 
 
+def settle(config: LaneConfig, machine: Machine, cache_dir: Path) -> types.SimpleNamespace:
+    return types.SimpleNamespace(devices=resolve_devices(config.devices, machine))
+
+
 def _module(name: str, **contents: Any) -> None:
     module = types.ModuleType(name)
     vars(module).update(contents)
@@ -117,6 +123,7 @@ def _module(name: str, **contents: Any) -> None:
 _module("torch", set_num_threads=lambda n: None)
 _module("specmon.core.decoders.lane", DecodeLane=FloodLane)
 _module("specmon.core.decoders.race", race=None)
+_module("specmon.core.decoders.settle", settle=settle)
 _module("specmon.core.models.pool", ModelPool=object)
 _module(
     "specmon.core.ceilings",

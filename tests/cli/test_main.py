@@ -36,6 +36,19 @@ def test_help_names_every_command_and_the_shared_options(cli: Callable[..., Any]
         assert f"{option} " in options
 
 
+@pytest.mark.parametrize("group", ["bench", "kernels"])
+def test_a_group_without_a_command_shows_its_help_as_it_is_laid_out(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = cli(group)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: specmon {group}")
+    commands = err.partition("Commands:\n")[2].splitlines()
+    assert len(commands) >= 2
+    assert not any(line.endswith(("...", ",.", " .")) for line in commands)
+
+
 def test_version_is_the_package_version(cli: Callable[..., Any]) -> None:
     assert cli("--version") == (0, f"specmon {__version__}\n", "")
 

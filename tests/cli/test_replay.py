@@ -42,7 +42,7 @@ def test_json_replay_is_one_object_with_the_contract_fields(cli: Cli, recording:
     figures = json.loads(out)
     assert (code, err, out.count("\n")) == (0, "", 1)
     assert " ".join(figures) == (
-        "decoder draft recipe devices tokens text n_tokens rounds tokens_per_round acceptance_rate"
+        "decoder draft recipe backend devices tokens text n_tokens rounds tokens_per_round acceptance_rate"
         " branch_hit_rate prefill_ms decode_ms tokens_per_s request_tokens_per_s ms_per_token overlap_ms"
         " sol_fraction stop_reason session host_launches_per_round fan_out"
     )

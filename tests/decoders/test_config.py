@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.tiny_models import TinyModels
 
-from specmon.core.decoders.setup import check_config
+from specmon.core.decoders.check import MAX_DRAFT_LEN, check_config
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.core.models.passes import ReferencePasses
+from specmon.core.models.passes import MAX_ROWS, ReferencePasses
 
 from .harness import Bench
 
@@ -20,6 +20,24 @@ from .harness import Bench
 def test_draft_len_out_of_range_is_refused(decoder: Any, draft_len: int) -> None:
     with pytest.raises(UsageError, match=rf"^draft_len {draft_len} cannot work\. Choose 1 to 15\.$"):
         check_config(LaneConfig(decoder=decoder, draft_len=draft_len))
+
+
+def test_the_longest_draft_and_the_token_before_it_fill_a_pass() -> None:
+    assert MAX_DRAFT_LEN + 1 == MAX_ROWS
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"recipe": "q5"}, r"^There is no recipe 'q5'\. Choose auto, q4"),
+        ({"backend": "cuda"}, r"^There is no backend 'cuda'; choose auto, reference, triton\."),
+        ({"draft": "scripted:x"}, "scripted:x gives no accuracy"),
+        ({"draft": "ngram:5"}, "ngram takes nothing after it"),
+    ],
+)
+def test_names_that_nothing_has_are_refused(config: dict[str, Any], found: str) -> None:
+    with pytest.raises(UsageError, match=found):
+        check_config(LaneConfig(decoder="sd", **config))
 
 
 @pytest.mark.parametrize("fan_out", [(), (1, 1), (1,) * 4, (1,) * 6])

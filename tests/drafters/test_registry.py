@@ -8,8 +8,10 @@ import pytest
 from tests.tiny_models import TinyModels
 
 from specmon.core.drafters.base import Drafter
-from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, check_drafter, resolve_name
 from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.models.random_weights import RandomTensors
+from specmon.core.models.source import open_model
 
 
 def build(tiny: TinyModels, name: str | Path, *, target: str | None = None) -> Drafter:
@@ -24,6 +26,10 @@ def build(tiny: TinyModels, name: str | Path, *, target: str | None = None) -> D
             cache_dir=tiny.root,
         )
     )
+
+
+def check(tiny: TinyModels, draft: str, *, target: str) -> None:
+    check_drafter(draft, target, open_model(target, tiny.root))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +126,21 @@ def test_random_shape_has_a_head_too(tiny: TinyModels) -> None:
 
     assert head.label == "scripted α=0.78 (0.6/0.72/0.8) + smollm2-135m-eagle3 (random)"
     assert head.tap_layers == (2, 15, 27)
+
+
+@pytest.mark.parametrize("name", ["random:qwen2.5-0.5b", "scripted:0.78@random:qwen2.5-0.5b"])
+def test_random_weights_of_another_vocabulary_are_refused_before_any_are_made(
+    tiny: TinyModels, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(RandomTensors, "read", lambda self, tensor: pytest.fail(f"{tensor} was made"))
+
+    with pytest.raises(SpecmonError, match=r"has 151936 tokens, the target smollm2-135m \(random\) 49152\."):
+        check(tiny, name, target="random:smollm2-135m")
+
+
+def test_random_weights_of_one_vocabulary_may_be_padded_differently(tiny: TinyModels) -> None:
+    check(tiny, "random:qwen2.5-0.5b", target="random:qwen2.5-7b")
+    check(tiny, "random:qwen2.5-7b", target="random:qwen3-0.6b")
 
 
 def test_shape_without_a_head_is_refused(tiny: TinyModels) -> None:

@@ -14,11 +14,13 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError
 from specmon.core.events import Event, Lane, Prefill, Round, Turn, TurnEnd
+from specmon.core.hardware import Machine, resolve_devices
 
 
 class ScriptedLane:
@@ -109,6 +111,10 @@ def race(
         yield from lane.generate(request, lane=index, turn=turn, cancelled=cancelled)
 
 
+def settle(config: LaneConfig, machine: Machine, cache_dir: Path) -> types.SimpleNamespace:
+    return types.SimpleNamespace(devices=resolve_devices(config.devices, machine))
+
+
 def _module(name: str, **contents: object) -> None:
     module = types.ModuleType(name)
     vars(module).update(contents)
@@ -118,6 +124,7 @@ def _module(name: str, **contents: object) -> None:
 _module("torch", set_num_threads=lambda n: None)
 _module("specmon.core.decoders.lane", DecodeLane=ScriptedLane)
 _module("specmon.core.decoders.race", race=race)
+_module("specmon.core.decoders.settle", settle=settle)
 _module("specmon.core.models.pool", ModelPool=object)
 _module(
     "specmon.core.ceilings",

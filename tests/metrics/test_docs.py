@@ -52,7 +52,7 @@ def test_page_states_every_threshold_of_a_cause(cause):
 
 
 def test_page_defines_the_figures_of_the_json():
-    plain = {"decoder", "draft", "recipe", "devices", "tokens", "text", "stop_reason", "session"}
+    plain = {"decoder", "draft", "recipe", "backend", "devices", "tokens", "text", "stop_reason", "session"}
     named = {"branch_hit_rate": "hit rate", "overlap_ms": "overlap", "prefill_ms": "prefill"}
     for name in Summary.__struct_fields__:
         if name not in plain:

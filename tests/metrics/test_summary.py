@@ -14,6 +14,7 @@ FIELDS = [
     "decoder",
     "draft",
     "recipe",
+    "backend",
     "devices",
     "tokens",
     "text",

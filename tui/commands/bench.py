@@ -15,6 +15,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("paired")(paired)
-app.command("draft-len")(draft_len)
-app.command("profile")(profile)
+app.command("paired", short_help="Configurations against each other, alternating.")(paired)
+app.command("draft-len", short_help="Speed by draft_len, measured and predicted.")(draft_len)
+app.command("profile", short_help="A decode pass by groups of kernels.")(profile)

@@ -12,13 +12,11 @@ import typer
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.tui.commands import bench_files, options
-from specmon.tui.commands.bench_choices import at_least_one, chosen_prompts, draft_len_range
-from specmon.tui.commands.bench_draft_len_choices import (
-    Wanted,
-    decoders_of_machine,
-    parse_decoders,
-    parse_figures,
-)
+from specmon.tui.commands.bench_choices import chosen_prompts, draft_len_range
+from specmon.tui.commands.bench_draft_len_choices import Wanted, decoders_of_machine, parse_decoders
+from specmon.tui.commands.bench_figures import check_figure, parse_figures
+from specmon.tui.commands.bench_lanes import settle_lanes
+from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
 
@@ -69,11 +67,12 @@ SEED = 0  # of the bootstrap
 
 @dataclass
 class Found:
-    """What is measured so far; an interruption leaves it as it is."""
+    """What is measured so far; an interruption leaves it as it is. `whole`: nothing is left to measure."""
 
     sweep: Measurement | None = None
     evaluation: Measurement | None = None
     header: Header | None = None
+    whole: bool = False
 
 
 def draft_len(
@@ -85,6 +84,7 @@ def draft_len(
     fan_out: options.FanOut = "1",
     recipe: options.Recipe = "auto",
     backend: options.Backend = "auto",
+    graphs: options.Graphs = "on",
     devices: options.Devices = "auto",
     max_new_tokens: options.MaxNewTokens = 64,
     repeats: Repeats = 1,
@@ -112,6 +112,7 @@ def draft_len(
         draft_len=draft_lens[-1],
         fan_out=fan_out,
         backend=backend,
+        graphs=graphs,
     )
     if len(config.fan_out) > 1 and len(draft_lens) > 1:
         raise UsageError("--draft-len needs a fan-out that fits every K.", "Give one number to --fan-out.")
@@ -120,23 +121,23 @@ def draft_len(
         decoders=parse_decoders(decoder),
         draft_lens=draft_lens,
         prompts=chosen_prompts(prompts),
-        repeats=at_least_one(repeats, "--repeats"),
-        max_new_tokens=at_least_one(max_new_tokens, "--max-new-tokens"),
+        repeats=bounded(repeats, "--repeats", 1),
+        max_new_tokens=bounded(max_new_tokens, "--max-new-tokens", 1),
         sweep_only=sweep_only,
     )
-    goals = parse_figures(figure, wanted, out)
+    goals = parse_figures(figure, out)
     files = bench_files.report_files(out, name, force)
     prepare([config])
     if not decoder:
         wanted = replace(wanted, decoders=decoders_of_machine(devices))
-        parse_figures(figure, wanted, out)  # SSD may be left out now
+    _settle(wanted, goals)
     found = Found()
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
         report = _report(wanted, found)
         if report is not None:
-            _tell(report, files, json=json)
+            _tell(report, files, json=json, whole=found.whole)
     assert report is not None
     if report.faults:
         raise SpecmonError(report.faults[0])
@@ -144,12 +145,26 @@ def draft_len(
         _write_figures(report, files[1], goals)
 
 
+def _settle(wanted: Wanted, goals: Sequence[str]) -> None:
+    """Refuse lanes that cannot work here, and a figure that this run does not measure."""
+    from specmon.core.bench.figure_needs import NEEDS, Planned
+
+    settled = {lane.config.decoder: lane for lane in settle_lanes(wanted.configs)}
+    for goal in goals:
+        lanes = [settled[decoder] for decoder in NEEDS[goal].decoders if decoder in settled]
+        planned = Planned(
+            lanes=lanes,
+            draft_lens=wanted.draft_lens,
+            prompts=wanted.prompts,
+            sweep_only=wanted.sweep_only,
+        )
+        check_figure(goal, planned)
+
+
 # --- measuring ---------------------------------------------------------------------------------------------------
 
 
 def _measure(wanted: Wanted, found: Found, *, debug: bool) -> None:
-    import msgspec
-
     from specmon.core.bench.draft_len import AR, Setting, all_settings, rows_of
     from specmon.core.bench.draft_len_report import best_of
     from specmon.core.bench.prompts import bench_prompts
@@ -159,8 +174,8 @@ def _measure(wanted: Wanted, found: Found, *, debug: bool) -> None:
     progress = BenchProgress()
     try:
         with BenchEngine(progress.say, debug=debug) as engine:
-            for lane, decoder in enumerate(wanted.all_decoders):
-                engine.load(lane, msgspec.structs.replace(wanted.config, decoder=decoder))
+            for lane, config in enumerate(wanted.configs):
+                engine.load(lane, config)
             found.header = engine.header
             tuning = [prompt for prompt in bench_prompts() if prompt.set == "tuning"]
             prompts = wanted.prompts if wanted.sweep_only else tuning
@@ -169,10 +184,10 @@ def _measure(wanted: Wanted, found: Found, *, debug: bool) -> None:
             _run(wanted, found.sweep, "sweeping", engine, progress)
             rows = rows_of(found.sweep, SEED)
             best = [Setting(best.decoder, best.measured) for best in best_of(rows)]
-            if wanted.sweep_only or not best or any(row.fault for row in rows):
-                return
-            found.evaluation = _planned(wanted, [AR, *best], wanted.prompts)
-            _run(wanted, found.evaluation, "evaluating", engine, progress)
+            if best and not wanted.sweep_only and not any(row.fault for row in rows):
+                found.evaluation = _planned(wanted, [AR, *best], wanted.prompts)
+                _run(wanted, found.evaluation, "evaluating", engine, progress)
+            found.whole = True
     finally:
         progress.close()
 
@@ -224,13 +239,13 @@ def _report(wanted: Wanted, found: Found) -> DraftLenReport | None:
     )
 
 
-def _tell(report: DraftLenReport, files: bench_files.Files | None, *, json: bool) -> None:
+def _tell(report: DraftLenReport, files: bench_files.Files | None, *, json: bool, whole: bool) -> None:
     from specmon.core.bench.draft_len_markdown import markdown
 
     last = report.stages[-1]
     if last.interrupted:
         say(f"Interrupted: the report holds {last.n_requests} of the last {last.n_planned} requests.")
-    bench_files.give_report(report, markdown(report), files, json=json)
+    bench_files.give_report(report, markdown(report), files, json=json, whole=whole)
 
 
 def _write_figures(report: DraftLenReport, note: Path, goals: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +15,16 @@ from specmon.tui.commands.output import say, write_json, write_line
 if TYPE_CHECKING:
     import msgspec
 
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise UsageError("--out is empty, but it takes a folder.")
+    return Path(text)
+
+
 Out = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Write the report there, as JSON and as Markdown.")
+    Path | None,
+    typer.Option(metavar="FOLDER", parser=_folder, help="Write the report there, as JSON and as Markdown."),
 ]
 Name = Annotated[str, typer.Option(metavar="NAME", help="With --out: the files are called DATE-NAME.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object to stdout, not a table.")]
@@ -46,12 +55,17 @@ def report_files(out: Path | None, name: str, force: bool) -> Files | None:
     return files
 
 
-def give_report(report: msgspec.Struct, markdown: str, files: Files | None, *, json: bool) -> None:
-    """Write both files, where there are any to write, then print the report, as JSON or for people."""
+def give_report(
+    report: msgspec.Struct, markdown: str, files: Files | None, *, json: bool, whole: bool = True
+) -> None:
+    """Write both files, where there are any to write, then print the report, as JSON or for people.
+
+    A report that is not `whole`, of a run that was broken off, goes into new files beside them.
+    """
     import msgspec
 
     if files is not None:
-        as_json, as_markdown = files
+        as_json, as_markdown = files if whole else _beside(files)
         as_json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
         as_markdown.write_text(markdown, "utf-8")
         say(f"Written to {as_json} and {as_markdown.name}.")
@@ -59,3 +73,13 @@ def give_report(report: msgspec.Struct, markdown: str, files: Files | None, *, j
         write_json(msgspec.to_builtins(report))
     else:
         write_line(markdown.rstrip())
+
+
+def _beside(files: Files) -> Files:
+    """DATE-NAME-interrupted, numbered from the second on."""
+    for n in count(1):
+        suffix = "-interrupted" if n == 1 else f"-interrupted-{n}"
+        as_json, as_markdown = (file.with_stem(file.stem + suffix) for file in files)
+        if not (as_json.exists() or as_markdown.exists()):
+            break
+    return as_json, as_markdown

@@ -9,8 +9,10 @@ import typer
 
 from specmon.core.errors import UsageError
 from specmon.tui.commands import options
+from specmon.tui.commands.numbers import whole_number
 
 if TYPE_CHECKING:
+    from specmon.core.decoders.settle import Settled
     from specmon.core.engine.messages import LaneConfig
 
 Lanes = Annotated[
@@ -41,9 +43,11 @@ def lane_config(text: str, shared: Mapping[str, str]) -> LaneConfig:
     values = dict(shared)
     own = parse_values(text)
     if "" in own:
-        decoder, draft_len = options.parse_lane(own.pop(""), _number(shared["draft-len"]), "--lane")
-        own = {"decoder": decoder, "draft-len": str(draft_len), **own}
-    values.update(own)
+        short = _short_form(own.pop(""))
+        if twice := short.keys() & own.keys():
+            raise UsageError(f"--lane gives {', '.join(sorted(twice))} twice: {text!r}.")
+        own |= short
+    values |= own
     return options.lane_config(
         decoder=values["decoder"],
         target=values["target"],
@@ -78,7 +82,25 @@ def parse_values(text: str) -> dict[str, str]:
     return found
 
 
+def settle_lanes(configs: Sequence[LaneConfig]) -> list[Settled]:
+    """What each lane comes to on this machine. Raises: UsageError or SpecmonError for one that cannot work here."""
+    from specmon.core.ceilings import cuda_uuids
+    from specmon.core.decoders.settle import settle
+    from specmon.core.hardware import survey
+    from specmon.core.paths import cache_dir
+
+    machine = survey(cuda_uuids())
+    return [settle(config, machine, cache_dir()) for config in configs]
+
+
+def _short_form(text: str) -> dict[str, str]:
+    """Read "sd:4", or "sd", which leaves draft-len as the other options say."""
+    decoder, draft_len = options.parse_lane(text, 0, "--lane")
+    return {"decoder": decoder, **({"draft-len": str(draft_len)} if ":" in text else {})}
+
+
 def _number(text: str) -> int:
-    if not text.strip().isdecimal():
+    number = whole_number(text)
+    if number is None:
         raise UsageError(f"draft-len is {text!r}, but it takes a whole number of 1 or more.")
-    return int(text)
+    return number

@@ -13,8 +13,10 @@ import typer
 
 from specmon.core.errors import SpecmonError
 from specmon.tui.commands import bench_files, options
-from specmon.tui.commands.bench_choices import at_least_one, chosen_prompts, parse_draft_lens, parse_figure
-from specmon.tui.commands.bench_lanes import Lanes, lane_configs
+from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens
+from specmon.tui.commands.bench_figures import check_figure, parse_figure
+from specmon.tui.commands.bench_lanes import Lanes, lane_configs, settle_lanes
+from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from specmon.core.bench.choose_k import TunedK
     from specmon.core.bench.lanes import BenchLane
     from specmon.core.bench.pairs import Measured, Plan
-    from specmon.core.bench.report import PairedReport
+    from specmon.core.bench.report import LaneTuning, PairedReport
     from specmon.core.engine.messages import LaneConfig
     from specmon.core.events import Header
     from specmon.tui.commands.bench_engine import BenchEngine
@@ -70,12 +72,13 @@ class Wanted:
 
 @dataclass
 class Found:
-    """What is known so far; an interruption leaves it as it is."""
+    """What is known so far; an interruption leaves it as it is. `whole`: nothing is left to measure."""
 
     lanes: Sequence[BenchLane] = ()
     tuned: list[list[TunedK]] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     header: Header | None = None
+    whole: bool = False
 
 
 def paired(
@@ -122,8 +125,8 @@ def paired(
     plan = Plan(
         n_lanes=len(lanes),
         prompts=chosen_prompts(prompts),
-        repeats=at_least_one(repeats, "--repeats"),
-        max_new_tokens=at_least_one(max_new_tokens, "--max-new-tokens"),
+        repeats=bounded(repeats, "--repeats", 1),
+        max_new_tokens=bounded(max_new_tokens, "--max-new-tokens", 1),
     )
     letters = [known.letter for known in lanes[: len(configs)]]
     wanted = Wanted(
@@ -131,23 +134,36 @@ def paired(
         plan=plan,
         draft_lens=draft_lens,
         control=control,
-        seed=seed,
+        seed=bounded(seed, "--seed"),
         figure=parse_figure(figure, letters, out) if figure else None,
     )
     files = bench_files.report_files(out, name, force)
     prepare(configs)
+    _settle(wanted, letters)
     found = Found()
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
         report = _report(wanted, found)
         if report is not None:
-            _tell(report, files, json=json)
+            _tell(report, files, json=json, whole=found.whole)
     assert report is not None
     if report.faults:
         raise SpecmonError(report.faults[0])
     if files is not None and wanted.figure is not None:
         _write_figure(report, files[1], wanted.figure)
+
+
+def _settle(wanted: Wanted, letters: Sequence[str]) -> None:
+    """Refuse lanes that cannot work here, and a figure that is not of these lanes."""
+    settled = settle_lanes(wanted.configs)
+    if wanted.figure is None:
+        return
+    from specmon.core.bench.figure_needs import Planned
+
+    goal, *pair = wanted.figure
+    lanes = [settled[letters.index(letter)] for letter in pair]
+    check_figure(goal, Planned(lanes=lanes, draft_lens=wanted.draft_lens, prompts=wanted.plan.prompts))
 
 
 # --- measuring ---------------------------------------------------------------------------------------------------
@@ -162,15 +178,18 @@ def _measure(wanted: Wanted, found: Found, *, debug: bool) -> None:
     progress = BenchProgress()
     try:
         with BenchEngine(progress.say, debug=debug) as engine:
-            configs = _tuned(wanted, found, engine, progress)
-            found.lanes = bench_lanes(configs, control=wanted.control)
-            for number, lane in enumerate(found.lanes):
-                engine.load(number, lane.config)
-            found.header = engine.header
-            progress.begin("measuring", wanted.plan.n_requests, "requests")
-            for measured in measure(wanted.plan, engine.decode):
-                found.measured.append(measured)
-                progress.done()
+            try:
+                configs = _tuned(wanted, found, engine, progress)
+                found.lanes = bench_lanes(configs, control=wanted.control)
+                for number, lane in enumerate(found.lanes):
+                    engine.load(number, lane.config)
+                progress.begin("measuring", wanted.plan.n_requests, "requests")
+                for measured in measure(wanted.plan, engine.decode):
+                    found.measured.append(measured)
+                    progress.done()
+                found.whole = True
+            finally:
+                found.header = engine.header
     finally:
         progress.close()
 
@@ -192,8 +211,9 @@ def _tuned(
     chosen = []
     for number, config in enumerate(wanted.configs):
         tried: list[TunedK] = []
+        found.tuned.append(tried)
         if config.decoder != "ar":
-            tried = try_draft_lens(
+            for known in try_draft_lens(
                 number,
                 config,
                 wanted.draft_lens,
@@ -201,9 +221,10 @@ def _tuned(
                 wanted.plan.max_new_tokens,
                 load=engine.load,
                 decode=engine.decode,
-                done=progress.done,
-            )
-        found.tuned.append(tried)
+            ):
+                if known is not None:
+                    tried.append(known)
+                progress.done()
         chosen.append(replace(config, draft_len=best_draft_len(tried)) if tried else config)
     return chosen
 
@@ -213,16 +234,17 @@ def _tuned(
 
 def _report(wanted: Wanted, found: Found) -> PairedReport | None:
     """The report on what was measured; None where nothing was."""
-    if not found.measured or found.header is None:
+    if not (found.measured or any(found.tuned)) or found.header is None:
         return None
+    from specmon.core.bench.lanes import bench_lanes
     from specmon.core.bench.provenance import of_engine
     from specmon.core.bench.verdicts import paired_report
     from specmon.tui.commands.bench_engine import device_ceilings
 
     return paired_report(
         found.measured,
-        lanes=found.lanes,
-        tuned=found.tuned,
+        lanes=found.lanes or bench_lanes(wanted.configs, control=wanted.control),
+        tuning=_tuning(wanted, found),
         plan=wanted.plan,
         command=shlex.join(["specmon", *sys.argv[1:]]),
         provenance=of_engine(found.header),
@@ -232,12 +254,31 @@ def _report(wanted: Wanted, found: Found) -> PairedReport | None:
     )
 
 
-def _tell(report: PairedReport, files: bench_files.Files | None, *, json: bool) -> None:
+def _tuning(wanted: Wanted, found: Found) -> list[LaneTuning]:
+    """What was tried of each lane that drafts; its choice only where all lanes have theirs."""
+    from specmon.core.bench.lanes import bench_lanes
+    from specmon.core.bench.report import LaneTuning
+
+    return [
+        LaneTuning(
+            letter=lane.letter,
+            label=lane.label,
+            chosen=lane.config.draft_len if found.lanes else None,
+            tried=tuple(tried),
+        )
+        for lane, tried in zip(
+            found.lanes or bench_lanes(wanted.configs, control=False), found.tuned, strict=False
+        )
+        if tried
+    ]
+
+
+def _tell(report: PairedReport, files: bench_files.Files | None, *, json: bool, whole: bool) -> None:
     from specmon.core.bench.markdown import markdown
 
     if report.interrupted:
         say(f"Interrupted: the report holds {len(report.requests)} of {report.n_planned} requests.")
-    bench_files.give_report(report, markdown(report), files, json=json)
+    bench_files.give_report(report, markdown(report), files, json=json, whole=whole)
 
 
 def _write_figure(report: PairedReport, note: Path, figure: tuple[str, str, str]) -> None:

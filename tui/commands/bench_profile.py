@@ -11,11 +11,15 @@ import typer
 
 from specmon.core.errors import UsageError
 from specmon.tui.commands import bench_files, options
-from specmon.tui.commands.bench_choices import at_least_one
+from specmon.tui.commands.bench_lanes import settle_lanes
+from specmon.tui.commands.numbers import bounded, whole_number
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from specmon.core.bench.profile import PassProfile
     from specmon.core.bench.profile_report import ProfileReport
     from specmon.core.engine.messages import LaneConfig
 
@@ -52,26 +56,41 @@ def profile(
         draft_len=1,
         fan_out="1",
     )
+    if "," in device:
+        raise UsageError(f"--device is {device!r}, but a profile is of one device.")
     row_counts = parse_rows(rows)
-    at_least_one(context, "--context")
-    at_least_one(passes, "--passes")
+    bounded(context, "--context", 1)
+    bounded(passes, "--passes", 1)
     files = bench_files.report_files(out, name, force)
     prepare([config])
-    report = _measure(config, row_counts, context, passes)
-    from specmon.core.bench.profile_report import markdown
-
-    bench_files.give_report(report, markdown(report), files, json=json)
+    _settle(config, row_counts, context)
+    report: ProfileReport | None = None
+    try:
+        for so_far in _reports(config, row_counts, context, passes):
+            report = so_far
+    finally:
+        if report is not None:
+            _tell(report, files, json=json)
 
 
 def parse_rows(text: str) -> list[int]:
     """Read "1,5". Raises: UsageError."""
-    words = text.split(",")
-    if not all(word.strip().isdecimal() and int(word) for word in words):
+    numbers = [whole_number(word) for word in text.split(",")]
+    if not all(numbers):
         raise UsageError(f"--rows is {text!r}, but it takes numbers of 1 or more, like 1,5.")
-    return [int(word) for word in words]
+    return [number for number in numbers if number]
 
 
-def _measure(config: LaneConfig, row_counts: list[int], context: int, passes: int) -> ProfileReport:
+def _settle(config: LaneConfig, row_counts: list[int], context: int) -> None:
+    """Refuse a configuration that cannot work here, and passes that its model cannot have."""
+    from specmon.core.bench.profile import check_passes
+
+    [settled] = settle_lanes([config])
+    check_passes(row_counts, context, settled.context_length)
+
+
+def _reports(config: LaneConfig, row_counts: list[int], context: int, passes: int) -> Iterator[ProfileReport]:
+    """The report after each row count that is done; all but the last one are `interrupted`."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler announces each of its starts otherwise
     from specmon.core.bench.profile import profile_passes
     from specmon.core.bench.profile_report import ProfileReport
@@ -79,7 +98,7 @@ def _measure(config: LaneConfig, row_counts: list[int], context: int, passes: in
     from specmon.core.ceilings import cache_bytes, cuda_uuids, measure_ceilings
     from specmon.core.hardware import resolve_devices, survey
     from specmon.core.metrics.bandwidth import CACHE_RESIDENT
-    from specmon.core.models.pool import ModelPool
+    from specmon.core.models.pool import ModelPool, unwatched
 
     machine = survey(cuda_uuids())
     device = resolve_devices(config.devices, machine).names[0]
@@ -87,10 +106,11 @@ def _measure(config: LaneConfig, row_counts: list[int], context: int, passes: in
     ceilings, source = measure_ceilings((device,), machine)
     _claim(device, machine.core_of.get(device))
     say(f"loading {config.target}")
-    loaded = ModelPool().target(config.target, config.recipe, device, lambda what, part: None, config.backend)
+    loaded = ModelPool().target(config.target, config.recipe, device, unwatched, config.backend)
     cached = loaded.model.weight_bytes <= (cache_bytes(device, machine) or 0)
     say(f"profiling passes of {', '.join(map(str, row_counts))} rows")
-    profiles = profile_passes(
+    profiles: list[PassProfile] = []
+    for profile in profile_passes(
         loaded,
         device,
         row_counts=row_counts,
@@ -98,19 +118,30 @@ def _measure(config: LaneConfig, row_counts: list[int], context: int, passes: in
         passes=passes,
         ceiling=None if cached else ceilings[device],
         graphs=config.graphs,
-    )
-    return ProfileReport(
-        command=shlex.join(["specmon", *sys.argv[1:]]),
-        provenance=provenance(f"{device}: {machine.devices[device].model}", ("torch",)),
-        target=loaded.source.label,
-        recipe=loaded.recipe.name,
-        backend=loaded.recipe.backend,
-        graphs=config.graphs and loaded.streamed is not None,
-        device=device,
-        read_ceiling=ceilings[device],
-        ceiling_source=f"{ceilings[device] / 1e9:,.1f} GB/s, {source}{f'; {CACHE_RESIDENT}' if cached else ''}",
-        profiles=tuple(profiles),
-    )
+    ):
+        profiles.append(profile)
+        yield ProfileReport(
+            command=shlex.join(["specmon", *sys.argv[1:]]),
+            provenance=provenance(f"{device}: {machine.devices[device].model}", ("torch", "triton")),
+            target=loaded.source.label,
+            recipe=loaded.recipe.name,
+            backend=loaded.recipe.backend,
+            graphs=config.graphs and loaded.streamed is not None,
+            device=device,
+            read_ceiling=ceilings[device],
+            ceiling_source=f"{ceilings[device] / 1e9:,.1f} GB/s, {source}{f'; {CACHE_RESIDENT}' if cached else ''}",
+            row_counts=tuple(row_counts),
+            interrupted=len(profiles) < len(row_counts),
+            profiles=tuple(profiles),
+        )
+
+
+def _tell(report: ProfileReport, files: bench_files.Files | None, *, json: bool) -> None:
+    from specmon.core.bench.profile_report import markdown
+
+    if report.interrupted:
+        say(f"Interrupted: the report holds {len(report.profiles)} of {len(report.row_counts)} row counts.")
+    bench_files.give_report(report, markdown(report), files, json=json, whole=not report.interrupted)
 
 
 def _claim(device: str, core: int | None) -> None:

@@ -26,7 +26,7 @@ ARCHITECTURES = (90, 100, 103)
 app = typer.Typer(help="Check and tune the GPU kernels.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command("check")
+@app.command("check", short_help="Compile every kernel and check it; needs no GPU.")
 def check(
     arch: Annotated[
         str, typer.Option("--arch", metavar="LIST", help="Compute capabilities to compile for.")
@@ -148,7 +148,7 @@ def _plain(row: Row) -> dict[str, object]:
     return asdict(row) | {"formats": dict(row.formats), "constants": dict(row.constants)}
 
 
-@app.command("tune")
+@app.command("tune", short_help="Search schedules for matmuls on a CUDA GPU.")
 def tune(
     shape: Annotated[
         list[str] | None, typer.Option("--shape", metavar="NAME", help="A model's shape; all by default.")

@@ -20,7 +20,7 @@ from specmon import __version__
 from specmon.core.errors import SpecmonError
 from specmon.tui.commands import bench, doctor, kernels, models, race, redact, replay, run, serve
 from specmon.tui.commands.config import read_config
-from specmon.tui.commands.output import StdoutError, on_stdout, say, write_line
+from specmon.tui.commands.output import StdoutError, note, on_stdout, say, write_line
 from specmon.tui.ending import Ending, terminable
 
 _HELP = ("-h", "--help", "--version")
@@ -118,6 +118,11 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, SpecmonError):
         say(str(error))
         return error.exit_code
+    if (
+        type(error).__name__ == "NoArgsIsHelpError"
+    ):  # its message is the help of a group called without a command
+        note(str(error))
+        return EXIT_USAGE
     if callable(
         format_message := getattr(error, "format_message", None)
     ):  # what typer raises for a wrong call

@@ -13,6 +13,7 @@ import typer
 
 from specmon.core.decoders.fan_out import DEFAULT_BUDGET
 from specmon.core.errors import UsageError
+from specmon.tui.commands.numbers import bounded, whole_number
 
 if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
@@ -91,12 +92,13 @@ def lane_config(
     graphs: str = "on",
 ) -> LaneConfig:
     """The checked options as a lane. Raises: UsageError."""
+    from specmon.core.decoders.check import check_config
     from specmon.core.engine.messages import LaneConfig
     from specmon.core.events import Decoder
 
     if decoder not in get_args(Decoder):
         raise UsageError(f"There is no decoder {decoder!r}.", "Use ar, sd or ssd.")
-    if draft_len < 1:
+    if bounded(draft_len, "--draft-len") < 1:
         raise UsageError(
             f"--draft-len is {draft_len}, but a round drafts at least 1 token.", "Use --decoder ar."
         )
@@ -111,7 +113,7 @@ def lane_config(
         if not value.strip():
             raise UsageError(f"{name} is empty.")
     widths, budget = parse_fan_out(fan_out, draft_len)
-    return LaneConfig(
+    config = LaneConfig(
         decoder=cast("Decoder", decoder),
         target=target,
         draft=draft,
@@ -123,6 +125,8 @@ def lane_config(
         branch_budget=budget,
         graphs=graphs == "on",
     )
+    check_config(config)
+    return config
 
 
 def request(
@@ -142,14 +146,13 @@ def request(
 
     if prompt is not None and not prompt.strip():
         raise UsageError("The prompt is empty.", "Give some text with -p, --prompt-file or on stdin.")
-    if max_new_tokens < 1:
-        raise UsageError(f"--max-new-tokens is {max_new_tokens}, but it must be 1 or more.")
+    bounded(max_new_tokens, "--max-new-tokens", 1)
     if not (math.isfinite(temperature) and temperature >= 0):
         raise UsageError(f"--temperature is {temperature}, but it must be 0 or more.")
     if not 0 < top_p <= 1:
         raise UsageError(f"--top-p is {top_p}, but it must be above 0 and at most 1.")
-    if top_k < 0:
-        raise UsageError(f"--top-k is {top_k}, but it must be 0 or more.")
+    bounded(top_k, "--top-k", 0)
+    bounded(seed, "--seed")
     if any(not text for text in stop or ()):
         raise UsageError("--stop is empty, which would stop at once.")
     return Request(
@@ -169,13 +172,11 @@ def parse_fan_out(text: str, draft_len: int) -> tuple[tuple[int, ...], int | Non
     """
     word, colon, number = text.strip().partition(":")
     if word == "auto":
-        if colon and not (number.isdecimal() and int(number) >= 1):
+        budget = whole_number(number) if colon else DEFAULT_BUDGET
+        if not budget:
             raise UsageError(f"--fan-out is {text!r}, but a budget is 1 branch or more, like auto:16.")
-        return (1,), int(number) if colon else DEFAULT_BUDGET
-    try:
-        fan_out = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        fan_out = (0,)
+        return (1,), budget
+    fan_out = tuple(whole_number(part) or 0 for part in text.split(","))
     if min(fan_out) < 1:
         raise UsageError(
             f"--fan-out is {text!r}, but it takes whole numbers of 1 or more, like 2 or 5,4,3,2,2, or auto."
@@ -189,12 +190,13 @@ def parse_fan_out(text: str, draft_len: int) -> tuple[tuple[int, ...], int | Non
 
 def parse_lane(word: str, draft_len: int, option: str) -> tuple[str, int]:
     """Read "sd:6", or "sd" with `draft_len`, as a decoder and its draft_len. Raises: UsageError naming `option`."""
-    decoder, colon, own_draft_len = word.strip().partition(":")
-    if colon and not own_draft_len.isdecimal():
+    decoder, colon, own = word.strip().partition(":")
+    number = whole_number(own) if colon else draft_len
+    if number is None:
         raise UsageError(
             f"{option} has {word!r}, but after the colon it takes a number of tokens, like sd:6."
         )
-    return decoder, int(own_draft_len) if colon else draft_len
+    return decoder, number
 
 
 def read_prompt(prompt: str | None, prompt_file: Path | None, stdin_is_terminal: bool) -> str | None:
@@ -237,12 +239,11 @@ def parse_size(text: str) -> tuple[int, int]:
     if not text:
         terminal = shutil.get_terminal_size((160, 48))
         return _large_enough(terminal.columns, terminal.lines)
-    columns, _, rows = text.lower().partition("x")
-    if not (
-        columns.isdecimal() and rows.isdecimal() and 1 <= int(columns) <= 1000 and 1 <= int(rows) <= 1000
-    ):
+    left, _, right = text.lower().partition("x")
+    columns, rows = whole_number(left) or 0, whole_number(right) or 0
+    if not (1 <= columns <= 1000 and 1 <= rows <= 1000):
         raise UsageError(f"--size is {text!r}, but it takes columns and rows up to 1000, like 160x48.")
-    return _large_enough(int(columns), int(rows))
+    return _large_enough(columns, rows)
 
 
 def _large_enough(columns: int, rows: int) -> tuple[int, int]:

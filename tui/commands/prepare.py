@@ -11,15 +11,16 @@ if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig
 
 EMBEDDED = "smollm2"
+RANDOM = "random:"  # brings no tokenizer of its own
 
 
 def prepare(lanes: Iterable[LaneConfig]) -> None:
-    """Check for the engine extra, and fetch the embedded model where a lane asks for it.
+    """Check for the engine extra, and fetch the embedded model where a lane asks for it or for its tokenizer.
 
     Raises: SpecmonError saying what to install, or why the model cannot be had.
     """
     require_engine()
-    if any(EMBEDDED in (lane.target, lane.draft) for lane in lanes):
+    if any(EMBEDDED in (lane.target, lane.draft) or lane.target.startswith(RANDOM) for lane in lanes):
         from specmon.tui.commands.fetching import ensure_embedded_model
 
         ensure_embedded_model()
