@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specmon.core.bench.prompts import BenchPrompt, bench_prompts
@@ -27,7 +27,10 @@ class Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What must hold. `decoders` are those of `Planned.lanes`, `gpus` words in the names of their devices."""
+    """What must hold. `decoders` are those of `Planned.lanes`, `gpus` words in the names of their devices.
+
+    `at_k`: the K it is of, which a run that evaluates has alone; None: several, of which each decoder's own best counts.
+    """
 
     decoders: tuple[Decoder, ...]
     target: str
@@ -35,6 +38,7 @@ class Needs:
     recipe: str | None = None
     gpus: tuple[str, ...] = ()
     sweep_only: bool = False
+    at_k: int | None = None
 
     def held_by(self, planned: Planned) -> bool:
         """Whether the figure of that run may have the name."""
@@ -51,7 +55,8 @@ class Needs:
     def words(self) -> str:
         """What must hold, for a sentence."""
         names = " over ".join(decoder.upper() for decoder in self.decoders)
-        tried = f"at K {TAU_K}" if self.sweep_only else f"each at its own best of several K up to {BEST_OF}"
+        best = f"each at its own best of several K up to {BEST_OF}"
+        tried = best if self.at_k is None else f"at K {self.at_k}" + ("" if self.sweep_only else " alone")
         of = f"--target {self.target} --draft {self.draft}"
         recipe = f" in {self.recipe}" if self.recipe else ""
         gpus = f" on {len(self.gpus)} {self.gpus[0]}s" if self.gpus else ""
@@ -67,7 +72,9 @@ class Needs:
         )
 
     def _tries(self, draft_lens: Sequence[int]) -> bool:
-        return TAU_K in draft_lens if self.sweep_only else len(draft_lens) > 1 and max(draft_lens) <= BEST_OF
+        if self.at_k is not None:
+            return self.at_k in draft_lens and (self.sweep_only or len(draft_lens) == 1)
+        return len(draft_lens) > 1 and max(draft_lens) <= BEST_OF
 
 
 _SSD_OVER_SD = Needs(
@@ -78,11 +85,19 @@ _SSD_OVER_SD = Needs(
     gpus=("H200", "H200"),
 )
 
+_TAU = Needs(decoders=("sd",), target="smollm2", draft="auto", sweep_only=True, at_k=TAU_K)
+
 #: By goal. `bench paired` writes those of PAIRED, `bench draft-len` all.
 NEEDS: dict[str, Needs] = {
     "h200x2.ssd.over.sd.bf16": _SSD_OVER_SD,
     "h200x2.ssd.model_fraction": _SSD_OVER_SD,
-    "embedded.draft.tau_k4": Needs(decoders=("sd",), target="smollm2", draft="auto", sweep_only=True),
-    "embedded.eagle3.tau_k4": Needs(decoders=("sd",), target="smollm2", draft="eagle3", sweep_only=True),
+    "h200x2.fp8.eagle3.scripted.tokens_per_s": replace(
+        _SSD_OVER_SD,
+        draft="scripted:0.65:coverage=0.8/0.9/0.95@random:qwen2.5-7b-eagle3",
+        recipe="fp8",
+        at_k=4,  # where 0.65 gives a τ of 2.5
+    ),
+    "embedded.draft.tau_k4": _TAU,
+    "embedded.eagle3.tau_k4": replace(_TAU, draft="eagle3"),
 }
 PAIRED = ("h200x2.ssd.over.sd.bf16",)
