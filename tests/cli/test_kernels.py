@@ -99,6 +99,10 @@ def test_check_says_when_a_compiler_takes_its_process_with_it(
     cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Dying(ThreadPoolExecutor):
+        def __init__(self, folder: Path) -> None:
+            assert folder.is_dir()
+            super().__init__(1)
+
         def map(self, *what: Any, **how: Any) -> Any:
             raise BrokenExecutor("a process was terminated abruptly")
 
@@ -176,6 +180,23 @@ def test_other_bits_make_a_new_backend_version(cli: Callable[..., Any], tuning: 
     # gate_up's, and those of qkv in the model and in an EAGLE-3 head for it
     assert f"3 schedules written to {tuning}; the Triton backend is version {version} now." in out
     assert ScheduleTable.read(tuning).version == version
+
+
+def test_an_interrupted_search_keeps_the_winners_it_found(
+    cli: Callable[..., Any], tuning: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = kernels._tuned
+
+    def until_head(matmul: Matmul, new_version: bool, rounds: int) -> Found:
+        if matmul.op == "head":
+            raise KeyboardInterrupt
+        return tuned(matmul, new_version, rounds)
+
+    monkeypatch.setattr(kernels, "_tuned", until_head)
+    code, out, err = cli("kernels", "tune", "--shape", "smollm2-135m", "--write")
+    assert (code, out) == (130, "")
+    assert err == f"specmon: 1 schedules written to {tuning}.\n"
+    assert ScheduleTable.read(tuning).tuned["bf16"]["gate_up 1536x576"].stages == 5
 
 
 def test_tune_changes_nothing_where_nothing_is_faster(cli: Callable[..., Any], tuning: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import groupby
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specmon.core.errors import SpecmonError, UsageError
+from specmon.tui.commands.bench_progress import BenchProgress
 from specmon.tui.commands.output import say, write_json, write_line
 
 if TYPE_CHECKING:
     from specmon.kernels.offline.compiled import Compiled
     from specmon.kernels.offline.report import Row
-    from specmon.kernels.stream.schedule import Schedule
     from specmon.kernels.stream.shapes import Matmul
     from specmon.kernels.tune.search import Found
 
@@ -89,30 +89,57 @@ def _compile_all(architectures: tuple[int, ...]) -> list[tuple[Compiled, tuple[s
     from specmon.core.models.random_weights import SHAPES
     from specmon.kernels.offline.compiled import compiled
     from specmon.kernels.offline.launches import Launch
-    from specmon.kernels.offline.workers import compilers
 
     wanted = [(shape, arch) for arch in architectures for shape in SHAPES]
     users: dict[Launch, list[str]] = {}
-    with _a_compiler_may_die(), compilers() as pool:
+    with _progress() as progress, _compilers(progress) as pool:
+        progress.begin("kernel launches", len(wanted), "models recorded")
         for (shape, _), launches in zip(
             wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
         ):
             for launch in launches:
                 users.setdefault(launch, []).append(shape)
-        done = pool.map(compiled, users, chunksize=4)
-        return [(kernel, tuple(models)) for kernel, models in zip(done, users.values(), strict=True)]
+            progress.done()
+        progress.begin("kernels", len(users), "compiled")
+        found = []
+        for kernel, models in zip(pool.map(compiled, users, chunksize=4), users.values(), strict=True):
+            found.append((kernel, tuple(models)))
+            progress.done()
+        return found
 
 
 @contextmanager
-def _a_compiler_may_die() -> Iterator[None]:
-    """LLVM and ptxas can take their process with them."""
+def _progress() -> Iterator[BenchProgress]:
+    progress = BenchProgress()
     try:
-        yield
+        yield progress
+    finally:
+        progress.close()
+
+
+@contextmanager
+def _compilers(progress: BenchProgress) -> Iterator[ProcessPoolExecutor]:
+    """Processes that compile, with a folder of their own. LLVM and ptxas can take such a process with them."""
+    from specmon.core.paths import cache_dir
+    from specmon.core.scratch import scratch_folder
+    from specmon.kernels.offline.workers import compilers
+
+    folder = cache_dir() / "compiled-kernels"
+    try:
+        with (
+            scratch_folder(folder, lambda: progress.say("waiting for another kernels check.")),
+            compilers(folder) as pool,
+        ):
+            yield pool
     except BrokenExecutor as died:
         raise SpecmonError(
             "A compiling process died, so the kernels are not checked.",
             "If memory ran out, free some; else a compiler crashed: --arch 90, 100 and 103 one by one shows for which GPU.",
         ) from died
+    except OSError as refused:
+        raise SpecmonError(
+            f"Kernels cannot be compiled in {folder}: {refused.strerror or refused}."
+        ) from refused
 
 
 def table(found: list[Row]) -> list[str]:
@@ -181,14 +208,24 @@ def tune(
         raise SpecmonError(
             "Schedules are tuned on a CUDA GPU, and there is none here.", "Run it where one is."
         )
-    found = {matmul.key: _tuned(matmul, new_version, rounds) for matmul in matmuls}
-    changes = {key: one for key, one in found.items() if one.changed}
-    if not changes:
+    winners = _Winners(weights) if write else None
+    n_changed = 0
+    try:
+        for matmul in matmuls:
+            found = _tuned(matmul, new_version, rounds)
+            n_changed += found.changed
+            if winners is not None and found.changed:
+                winners.write(matmul.key, found)
+    except KeyboardInterrupt:
+        if winners is not None and n_changed:
+            say(winners.said())
+        raise
+    if not n_changed:
         write_line("Every schedule in use stays.")
-    elif write:
-        _write(changes, weights)
+    elif winners is not None:
+        write_line(winners.said())
     else:
-        write_line(f"{len(changes)} would change; --write keeps them.")
+        write_line(f"{n_changed} would change; --write keeps them.")
 
 
 def _matmuls(shapes: list[str] | None, ops: list[str] | None, weights: str) -> list[Matmul]:
@@ -242,15 +279,31 @@ def _outcome(found: Found) -> str:
     return f"{now} → {found.best}: {found.best_us:.1f} µs, {bits} ({left_out})"
 
 
-def _write(changes: dict[str, Found], weights: str) -> None:
-    from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
+class _Winners:
+    """What a search puts into the file of schedules, each winner as soon as it is found."""
 
-    best: dict[str, Schedule] = {key: one.best for key, one in changes.items()}
-    raised = not all(one.same_bits for one in changes.values())
-    table = ScheduleTable.read(SCHEDULES).with_changes(best, weights=weights, new_version=raised)
-    try:
-        SCHEDULES.write_text(table.text())
-    except OSError as refused:
-        raise SpecmonError(f"{SCHEDULES} cannot be written: {refused.strerror}.") from refused
-    version = f"; the Triton backend is version {table.version} now" if raised else ""
-    write_line(f"{len(best)} schedules written to {SCHEDULES}{version}.")
+    def __init__(self, weights: str) -> None:
+        self._weights = weights
+        self._n_written, self._new_version = 0, 0
+
+    def write(self, key: str, found: Found) -> None:
+        """Put a matmul's best schedule there; the first that changes bits makes a new version. Raises: SpecmonError."""
+        from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
+
+        table = ScheduleTable.read(SCHEDULES)
+        raises = not found.same_bits and not self._new_version
+        table = table.with_changes({key: found.best}, weights=self._weights, new_version=raises)
+        try:
+            table.write(SCHEDULES)
+        except OSError as refused:
+            raise SpecmonError(f"{SCHEDULES} cannot be written: {refused.strerror}.") from refused
+        self._n_written += 1
+        if raises:
+            self._new_version = table.version
+
+    def said(self) -> str:
+        """One sentence on all of it."""
+        from specmon.kernels.stream.schedule import SCHEDULES
+
+        version = f"; the Triton backend is version {self._new_version} now" if self._new_version else ""
+        return f"{self._n_written} schedules written to {SCHEDULES}{version}."
