@@ -30,12 +30,15 @@ def workers(
             for _ in range(count):
                 pool.submit(os.getpid)  # starts one
         yield pool
+        pool.shutdown()
     except BaseException:
-        for worker in set(active_children()) - others:
+        pool.shutdown(wait=False, cancel_futures=True)  # first: a broken pool complains of what waits in it
+        ours = set(active_children()) - others
+        for worker in ours:
             worker.terminate()
+        for worker in ours:
+            worker.join()
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -22,5 +22,7 @@ def _prepare(folder: str) -> None:
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ["TRITON_CACHE_DIR"] = folder
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # for debuggers; the code is the same without
     tempfile.tempdir = folder  # where ptxas and cuobjdump find what they read
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Triton prints what ptxas refuses
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")

@@ -79,7 +79,7 @@ def winner_kernel(
 ):  # fmt: skip
     """token[i] = the lowest id of the largest logit of row first + i; margin[i] = largest − second largest; prob[i].
 
-    prob is the winner's probability, as above. NAMED: token[i] = name[that id]. stamp[1] = when. Grid: rows from `first` on.
+    prob is the winner's probability, as above. NAMED: token[i] = name[that id]. stamp[1] = when. Grid: rows from `first`.
     Shapes: best, second, mass [tiles, 16] fp32 and index [tiles, 16] int32, as `head_kernel` leaves them; name [N] int64;
     token [16] int64; margin, prob [16] fp32; stamp [2] int64.
     """

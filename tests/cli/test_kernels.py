@@ -6,6 +6,7 @@ import importlib.util
 import json
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,36 @@ def test_check_says_when_a_compiler_takes_its_process_with_it(
     code, out, err = cli("kernels", "check", "--arch", "90")
     assert (code, out) == (1, "")
     assert "A compiling process died" in err
+
+
+def test_only_what_has_ptx_of_its_own_on_sm_103_is_compiled_twice(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, shared = (replace(kernel(()).launch, kernel=f"somewhere:{name}") for name in ("own", "shared"))
+    ran: list[tuple[str, int, tuple[int, ...]]] = []
+
+    def compiled(launch: Launch, twins: tuple[int, ...]) -> list[Compiled]:
+        ran.append((launch.name, launch.arch, twins))
+        return [Compiled(launch=one) for one in (launch, *map(launch.on, twins))]
+
+    monkeypatch.setattr("specmon.kernels.offline.workers.compilers", lambda folder: ThreadPoolExecutor(1))
+    monkeypatch.setattr(
+        "specmon.core.models.launches.model_launches",
+        lambda shape, arch: [replace(own, arch=arch), replace(shared, arch=arch)],
+    )
+    monkeypatch.setattr(
+        "specmon.kernels.offline.twins.makes_same_ptx", lambda launch, arch: launch.name == "shared"
+    )
+    monkeypatch.setattr("specmon.kernels.offline.compiled.compiled", compiled)
+    _, out, err = cli("kernels", "check", "--json")
+
+    assert {(row["kernel"], row["arch"]) for row in json.loads(out)["rows"]} == {
+        (name, arch) for name in ("own", "shared") for arch in (90, 100, 103)
+    }
+    assert sorted(ran) == [
+        ("own", 90, ()), ("own", 100, ()), ("own", 103, ()), ("shared", 90, ()), ("shared", 100, (103,)),
+    ]  # fmt: skip
+    assert "specmon: kernels: 5 of 5 compiled" in err
 
 
 def test_tune_says_that_it_needs_a_gpu(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

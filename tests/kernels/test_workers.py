@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import signal
 import threading
 
 from specmon.kernels.workers import workers
 
-def work():
+def work(_):
     print("working", flush=True)
     threading.Event().wait()
 
 if __name__ == "__main__":
     try:
         with workers(2) as pool:
-            [task.result() for task in [pool.submit(work) for _ in range(9)]]
+            for _ in pool.map(work, range(50)):
+                pass
     except KeyboardInterrupt:
         raise SystemExit(130)
 """

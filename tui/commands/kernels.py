@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,9 +17,12 @@ from specmon.tui.commands.output import say, write_json, write_line
 
 if TYPE_CHECKING:
     from specmon.kernels.offline.compiled import Compiled
+    from specmon.kernels.offline.launches import Launch
     from specmon.kernels.offline.report import Row
     from specmon.kernels.stream.shapes import Matmul
     from specmon.kernels.tune.search import Found
+
+    Users = dict[Launch, tuple[str, ...]]  # launches, each with the models that make it
 
 ARCHITECTURES = (90, 100, 103)
 
@@ -85,27 +88,60 @@ def _require_compilers(what: str = "Kernels cannot be compiled") -> None:
 
 def _compile_all(architectures: tuple[int, ...]) -> list[tuple[Compiled, tuple[str, ...]]]:
     """Every specialisation of every kernel in use, compiled once, with the models that launch it."""
-    from specmon.core.models.launches import model_launches
-    from specmon.core.models.random_weights import SHAPES
     from specmon.kernels.offline.compiled import compiled
-    from specmon.kernels.offline.launches import Launch
+    from specmon.kernels.offline.twins import twins_among
 
-    wanted = [(shape, arch) for arch in architectures for shape in SHAPES]
-    users: dict[Launch, list[str]] = {}
+    twins = twins_among(architectures)
     with _progress() as progress, _compilers(progress) as pool:
-        progress.begin("kernel launches", len(wanted), "models recorded")
-        for (shape, _), launches in zip(
-            wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
-        ):
-            for launch in launches:
-                users.setdefault(launch, []).append(shape)
-            progress.done()
+        users = _recorded([arch for arch in architectures if arch not in twins], pool, progress)
+        for arch, first in twins.items():
+            users |= _unshared(users, first, arch, pool, progress)
+        assembled = [
+            tuple(a for a, first in twins.items() if first == launch.arch and launch.on(a) not in users)
+            for launch in users
+        ]
         progress.begin("kernels", len(users), "compiled")
         found = []
-        for kernel, models in zip(pool.map(compiled, users, chunksize=4), users.values(), strict=True):
-            found.append((kernel, tuple(models)))
+        for kernels, models in zip(
+            pool.map(compiled, users, assembled, chunksize=4), users.values(), strict=True
+        ):
+            found += [(kernel, models) for kernel in kernels]
             progress.done()
         return found
+
+
+def _recorded(architectures: list[int], pool: Executor, progress: BenchProgress) -> Users:
+    """What every model launches on each of `architectures`."""
+    from specmon.core.models.launches import model_launches
+    from specmon.core.models.random_weights import SHAPES
+
+    wanted = [(shape, arch) for arch in architectures for shape in SHAPES]
+    users: Users = {}
+    progress.begin("kernel launches", len(wanted), "models recorded")
+    for (shape, _), launches in zip(
+        wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
+    ):
+        users |= {launch: (*users.get(launch, ()), shape) for launch in launches}
+        progress.done()
+    return users
+
+
+def _unshared(users: Users, first: int, arch: int, pool: Executor, progress: BenchProgress) -> Users:
+    """On `arch`, the launches of kinds that have another PTX there than on `first`."""
+    from specmon.kernels.offline.twins import kind, makes_same_ptx, one_of_each
+
+    tried = one_of_each(users, first)
+    different = set()
+    progress.begin(f"kernels for sm_{first} and sm_{arch}", len(tried), "compared")
+    for launch, same in zip(tried, pool.map(makes_same_ptx, tried, repeat(arch)), strict=True):
+        if not same:
+            different.add(kind(launch))
+        progress.done()
+    return {
+        launch.on(arch): models
+        for launch, models in users.items()
+        if launch.arch == first and kind(launch) in different
+    }
 
 
 @contextmanager
@@ -118,7 +154,7 @@ def _progress() -> Iterator[BenchProgress]:
 
 
 @contextmanager
-def _compilers(progress: BenchProgress) -> Iterator[ProcessPoolExecutor]:
+def _compilers(progress: BenchProgress) -> Iterator[Executor]:
     """Processes that compile, with a folder of their own. LLVM and ptxas can take such a process with them."""
     from specmon.core.paths import cache_dir
     from specmon.core.scratch import scratch_folder
