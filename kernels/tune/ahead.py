@@ -33,8 +33,7 @@ def _compile(matmul: Matmul, schedules: Sequence[Schedule], device: str) -> int:
     with torch.inference_mode():
         bench = StreamBench(matmul, torch.device(device), weight_bytes=1)
         for schedule in schedules:
-            with suppress(
-                Exception
-            ):  # Triton, ptxas and the driver raise their own kinds; the search counts them
+            # Triton, ptxas and the driver each raise their own kinds; the search counts them.
+            with suppress(Exception):
                 bench.output(schedule)
     return len(schedules)
