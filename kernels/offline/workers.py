@@ -13,7 +13,10 @@ from specmon.kernels.workers import workers
 
 
 def compilers(folder: Path, count: int = 2) -> AbstractContextManager[ProcessPoolExecutor]:
-    """`count` processes that keep all their files in `folder`; what is submitted to them must import Triton inside."""
+    """`count` processes that keep all their files in `folder`, empty at first.
+
+    What is submitted to them must import Triton inside.
+    """
     return workers(count, _prepare, str(folder))
 
 
@@ -21,8 +24,6 @@ def _prepare(folder: str) -> None:
     """Before Triton is imported, which reads these once."""
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ["TRITON_CACHE_DIR"] = folder
-    os.environ["TRITON_ALWAYS_COMPILE"] = "1"
-    os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # for debuggers; the code is the same without
     tempfile.tempdir = folder  # where ptxas and cuobjdump find what they read
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Triton prints what ptxas refuses
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")
