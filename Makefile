@@ -29,7 +29,7 @@ format: $(STAMP)  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-kernels: $(STAMP)  ## compile every GPU kernel, without a GPU, and check what comes out (3 minutes)
+kernels: $(STAMP)  ## compile every GPU kernel, without a GPU, and check what comes out (3 to 4 minutes)
 	$(BIN)/specmon kernels check
 
 bench: setup  ## the CPU benchmark against llama.cpp and Hugging Face

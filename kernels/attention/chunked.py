@@ -6,7 +6,7 @@ multiples of CHUNK; a row's mask cuts at its own length, and a chunk it does not
 are merged in the order of chunks (`merge`): untiled by the program that arrives last, tiled by a kernel that follows. How
 many chunks there are follows the cursor on the device.
 
-Source: Dao et al. 2023 (flash-decoding); the order of merging is what makes rows exact.
+Source: Dao et al. 2023 (flash-decoding); the order of merging is what makes rows exact. Reference: `reference.attend_rows`.
 """
 
 from __future__ import annotations

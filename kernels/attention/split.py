@@ -89,7 +89,7 @@ class SplitAttention:
         self.part = torch.empty(columns * head_dim, device=device)
         self.peak = torch.empty(columns, device=device)
         self.mass = torch.empty(columns, device=device)
-        self._pdl = launch_options(device)
+        self._options = launch_options(device)
         self.counter = torch.zeros(groups, dtype=torch.int32, device=device)
 
     def __call__(
@@ -114,7 +114,7 @@ class SplitAttention:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile,
             CHUNK=self.chunk, PROGRAMS=self.programs, MAX_CHUNKS=self.max_chunks, TILED=tiled, num_warps=self.warps,
-            **self._pdl,
+            **self._options,
         )  # fmt: skip
         if tiled and self.max_chunks > 1:
             self._merge(tiles, cursor, out, n_rows, branches=False)
@@ -137,7 +137,7 @@ class SplitAttention:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile, CHUNK=self.chunk,
             PROGRAMS=self.branch_programs, MAX_CHUNKS=self.max_chunks, TILED=tiled, num_warps=self.warps,
-            **self._pdl,
+            **self._options,
         )  # fmt: skip
         if tiled:
             self._merge(tiles, at.positions, out, n_rows, branches=True)
@@ -147,5 +147,5 @@ class SplitAttention:
         merge_kernel[(self.n_kv_heads, tiles, self.head_dim // entries)](
             self.part, self.peak, self.mass, self.counter, positions, out.data, out.scale_or_any, n_rows,
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, DT=entries, QT=self.query_tile,
-            CHUNK=self.chunk, MAX_CHUNKS=self.max_chunks, BRANCHES=branches, num_warps=4, **self._pdl,
+            CHUNK=self.chunk, MAX_CHUNKS=self.max_chunks, BRANCHES=branches, num_warps=4, **self._options,
         )  # fmt: skip

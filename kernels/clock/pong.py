@@ -2,6 +2,7 @@
 
 The host notes its own time before it asks and after it sees the answer; the device's time was read between the two. A
 kernel that is there already answers within two trips over the bus, where a launch would add several µs of its own.
+Reference: `reference.pong`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from specmon.kernels.offline.families import families
 from specmon.kernels.offline.launches import Launch, compile_launch
+from specmon.kernels.offline.twins import assemble
 
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 _RESERVED_SHARED = 1024  # CUDA's own, a block: reported beside ours and outside the limit
@@ -28,14 +30,36 @@ class Compiled:
     error: str | None = None
 
 
-def compiled(launch: Launch) -> Compiled:
-    """Compile `launch` and read what became of it; a compiler's refusal is part of the answer."""
+def compiled(launch: Launch, twins: tuple[int, ...] = ()) -> list[Compiled]:
+    """Compile `launch`, assemble its PTX for `twins` too (`twins`), and read what became of each.
+
+    A compiler's refusal is part of the answer.
+    """
     try:
         kernel = compile_launch(launch)
     except Exception as refused:  # Triton, LLVM and ptxas each raise their own kinds
-        lines = str(refused).strip().splitlines() or [""]
-        return Compiled(launch=launch, error=f"{type(refused).__name__}: {lines[-1]}")
-    registers, stack, static = _resources(kernel.asm["cubin"])
+        return [_refused(one, refused) for one in (launch, *map(launch.on, twins))]
+    return [
+        _read(launch, kernel, kernel.asm["cubin"]),
+        *(_assembled(launch.on(arch), kernel) for arch in twins),
+    ]
+
+
+def _assembled(launch: Launch, kernel: Any) -> Compiled:
+    try:
+        cubin = assemble(kernel.asm["ptx"], launch)
+    except Exception as refused:
+        return _refused(launch, refused)
+    return _read(launch, kernel, cubin)
+
+
+def _refused(launch: Launch, refused: Exception) -> Compiled:
+    lines = str(refused).strip().splitlines() or [""]
+    return Compiled(launch=launch, error=f"{type(refused).__name__}: {lines[-1]}")
+
+
+def _read(launch: Launch, kernel: Any, cubin: bytes) -> Compiled:
+    registers, stack, static = _resources(cubin)
     return Compiled(
         launch=launch,
         families=families(kernel.asm["ptx"], kernel.asm["ttgir"]),

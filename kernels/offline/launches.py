@@ -7,7 +7,7 @@ would compile; that description is kept and the launch goes no further. So what 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 WARP_SIZE = 32
@@ -32,6 +32,13 @@ class Launch:
     @property
     def name(self) -> str:
         return self.kernel.rpartition(":")[2]
+
+    def on(self, arch: int) -> Launch:
+        """The same launch on a GPU that Triton tells from this one by its number alone."""
+        seen = self.specialization
+        for number in ('"arch": {}', '"arch": "sm{}"'):
+            seen = seen.replace(number.format(self.arch), number.format(arch))
+        return replace(self, arch=arch, specialization=seen)
 
 
 class _AbsentGpu:
@@ -98,4 +105,6 @@ def compile_launch(launch: Launch) -> Any:
     driver.set_active(_AbsentGpu(launch.arch))
     module, _, name = launch.kernel.partition(":")
     kernel = getattr(importlib.import_module(module), name)
-    return kernel.preload(launch.specialization)
+    found = kernel.preload(launch.specialization)
+    kernel.device_caches.clear()  # what is kept there would be launched, not recorded, by this process's next recording
+    return found

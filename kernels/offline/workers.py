@@ -5,26 +5,25 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import get_context
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from specmon.kernels.workers import workers
 
 
-@contextmanager
-def compilers(count: int = 2) -> Iterator[ProcessPoolExecutor]:
-    """`count` processes; what is submitted to them must import Triton inside."""
-    with tempfile.TemporaryDirectory(prefix="specmon-kernels-") as folder:
-        pool = ProcessPoolExecutor(
-            count, mp_context=get_context("spawn"), initializer=_prepare, initargs=(folder,)
-        )
-        with pool:
-            yield pool
+def compilers(folder: Path, count: int = 2) -> AbstractContextManager[ProcessPoolExecutor]:
+    """`count` processes that keep all their files in `folder`, empty at first.
+
+    What is submitted to them must import Triton inside.
+    """
+    return workers(count, _prepare, str(folder))
 
 
-def _prepare(cache: str) -> None:
+def _prepare(folder: str) -> None:
     """Before Triton is imported, which reads these once."""
     os.environ.pop("TRITON_INTERPRET", None)
-    os.environ["TRITON_CACHE_DIR"] = cache
-    os.environ["TRITON_ALWAYS_COMPILE"] = "1"
+    os.environ["TRITON_CACHE_DIR"] = folder
+    tempfile.tempdir = folder  # where ptxas and cuobjdump find what they read
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Triton prints what ptxas refuses
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")

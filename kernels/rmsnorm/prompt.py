@@ -20,7 +20,11 @@ def prompt_norm_kernel(
     x_ptr, token_ptr, residual_ptr, weight_ptr, h_ptr, place_ptr, eps,
     D: tl.constexpr, BLOCK: tl.constexpr, EMBED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A program has a row. EMBED: x is the embedding, a row of it is its token's, and the residual stream starts there."""
+    """A program has a row. EMBED: x is the embedding, a row of it is its token's, and the residual stream starts there.
+
+    Shapes: x [rows, D], or [V, D] where EMBED; token [rows] int64; residual [rows, D], weight [D] fp32; h [rows, D]; place
+    [2] int32: (start, rows to compute). Grid: rows. BLOCK: D or the next power of two.
+    """
     row = tl.program_id(0)
     await_previous(PDL)
     if row >= tl.load(place_ptr + 1):

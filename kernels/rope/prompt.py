@@ -29,7 +29,11 @@ def prompt_rope_kernel(
     k_head, k_slot, v_head, v_slot,
     HQ: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, HAS_NORM: tl.constexpr, BR: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A program has one head of BR rows; row r is the token at position start + r. Grid: (HQ + 2·HK, row tiles)."""
+    """A program has one head of BR rows; row r is the token at position start + r. Grid: (HQ + 2·HK, row tiles).
+
+    Shapes: qkv [N, (HQ + 2·HK)·D]; norms [D], cos, sin [positions, D/2] fp32; place [2] int32: (start, rows to compute);
+    q [N, HQ, D]; k, v [S, HK, D] with strides of their own.
+    """
     HALF: tl.constexpr = D // 2
     head, tile = tl.program_id(0), tl.program_id(1)
     await_previous(PDL)

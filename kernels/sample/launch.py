@@ -26,7 +26,7 @@ class Sampler:
     def __init__(self, n_tokens: int, device: torch.device) -> None:
         self.n_tokens = n_tokens
         self._tiles = cdiv(n_tokens, _BLOCK)
-        self._pdl = launch_options(device)
+        self._options = launch_options(device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self._inverse = torch.ones(1, device=device)
         self._best = torch.zeros(self._tiles, ROWS, device=device)
@@ -51,8 +51,8 @@ class Sampler:
         lowest = floors(logits[:n_rows], self._inverse, self._top_k, self._top_p)
         draw_kernel[(self._tiles, n_rows)](
             logits, logits.stride(0), lowest, positions, self._seed, self._inverse,
-            self._best, self._second, self._index, V=self.n_tokens, BLOCK=_BLOCK, num_warps=4, **self._pdl,
+            self._best, self._second, self._index, V=self.n_tokens, BLOCK=_BLOCK, num_warps=4, **self._options,
         )  # fmt: skip
         drawn_kernel[(n_rows,)](
-            self._best, self._second, self._index, tokens, margins, TILES=self._tiles, **self._pdl
+            self._best, self._second, self._index, tokens, margins, TILES=self._tiles, **self._options
         )

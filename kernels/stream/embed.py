@@ -1,4 +1,4 @@
-"""Embedding: starts the residual stream."""
+"""Embedding: starts the residual stream. Reference: `reference.embed`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def embed_kernel(
 ):  # fmt: skip
     """residual[r] = table[token[r]], with h and sumsq as `residual_kernel` leaves them; stamp[0] = when. Grid: tiles.
 
-    Shapes: token [16] int64; table [V, D]; norm [D] fp32.
+    Shapes: token [16] int64; table [V, D]; norm [D], residual [16, D] fp32; h [16, D], in fp8 with scale [D/BN, 16];
+    sumsq [D/BN, 16] fp32; stamp [2] int64.
     """
     tile = tl.program_id(0)
     await_previous(PDL)

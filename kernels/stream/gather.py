@@ -1,4 +1,7 @@
-"""Rows of numbers fetched from wherever they lie, so that a captured graph reads them where they are this time."""
+"""Rows of numbers fetched from wherever they lie, so that a captured graph reads them where they are this time.
+
+Reference: `reference.gather`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A tile leaves its best logit b_t and its mass m_t = Σ exp(logit − b_t); the winner's probability is
 1 ÷ Σ_t m_t · exp(b_t − b), b the best of all tiles. Tiles are summed in an order of their own, whatever the rows.
-Source: the merge is that of online softmax, Milakov and Gimelshein 2018.
+Source: the merge is that of online softmax, Milakov and Gimelshein 2018. Reference: `reference.head`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def head_kernel(
 ):  # fmt: skip
     """The two best logits of each tile of the vocabulary, where the best is, and the tile's mass; ties go to the lower id.
 
-    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/GROUP, 16]; best, second, index, mass
-    [tiles, 16]; logits [16, N] fp32 where WRITE.
+    logits = (h Wᵀ) / rms of the row. Grid: tiles of BN.
+    Shapes: w [N, K] bf16 or fp8 with scale [N]; h [16, K] alike with scale [K/GROUP, 16]; sumsq [TILES_IN, 16] fp32;
+    best, second, mass [tiles, 16] fp32; index [tiles, 16] int32; logits [16, N] fp32 where WRITE.
     """
     tile = tl.program_id(0)
     if PDL:
@@ -78,7 +79,9 @@ def winner_kernel(
 ):  # fmt: skip
     """token[i] = the lowest id of the largest logit of row first + i; margin[i] = largest − second largest; prob[i].
 
-    NAMED: token[i] = name[that id]; name [N] int64. stamp[1] = when. Grid: the rows from `first` on.
+    prob is the winner's probability, as above. NAMED: token[i] = name[that id]. stamp[1] = when. Grid: rows from `first`.
+    Shapes: best, second, mass [tiles, 16] fp32 and index [tiles, 16] int32, as `head_kernel` leaves them; name [N] int64;
+    token [16] int64; margin, prob [16] fp32; stamp [2] int64.
     """
     at = tl.program_id(0)
     row = first + at

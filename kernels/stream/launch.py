@@ -134,7 +134,7 @@ class ResidualMatmul:
         self.weight, self.bias, self.schedule = weight, bias, schedule
         self.n, self.k = weight.data.shape
         device = weight.data.device
-        self._pdl = launch_options(device)
+        self._options = launch_options(device)
         n_tiles = cdiv(self.n, schedule.tile)
         self._ahead = reads_ahead(weight)
         self._scratch = _Split.of(n_tiles, schedule.tile, self.k, schedule, device)
@@ -147,7 +147,7 @@ class ResidualMatmul:
             self.bias if self.bias is not None else x.data, stream.residual, norm, h.data, h.scale_or_any,
             stream.sumsq, self._scratch.partial, self._scratch.counter, n_rows,
             N=self.n, K=self.k, HAS_BIAS=self.bias is not None,
-            BN=s.bn, GROUP=x.group or s.bk, AHEAD=self._ahead, **_cut(s, self.k), **self._pdl,
+            BN=s.bn, GROUP=x.group or s.bk, AHEAD=self._ahead, **_cut(s, self.k), **self._options,
         )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ class SwigluMatmul:
         self.weight, self.schedule, self.eps = weight, schedule, eps
         self.n, self.k = weight.data.shape[0] // 2, weight.data.shape[1]
         device = weight.data.device
-        self._pdl = launch_options(device)
+        self._options = launch_options(device)
         n_tiles = cdiv(self.n, schedule.tile)
         self._ahead = reads_ahead(weight)
         self._scratch = _Split.of(n_tiles, 2 * schedule.tile, self.k, schedule, device)
@@ -170,7 +170,7 @@ class SwigluMatmul:
             self.weight.data, self.weight.scale_or_any, stream.h.data, stream.h.scale_or_any, stream.sumsq,
             out.data, out.scale_or_any, self._scratch.partial, self._scratch.counter, n_rows, self.eps,
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, BN=s.bn, GROUP=stream.h.group or s.bk, AHEAD=self._ahead,
-            **_cut(s, self.k), **self._pdl,
+            **_cut(s, self.k), **self._options,
         )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ class QkvMatmul:
         self.schedule, self.eps = schedule, eps
         self.n_all_heads, self.k = shape.n_heads + 2 * shape.n_kv_heads, weight.data.shape[1]
         device = weight.data.device
-        self._pdl = launch_options(device)
+        self._options = launch_options(device)
         self._ahead = reads_ahead(weight)
         self._scratch = _Split.of(self.n_all_heads, shape.head_dim, self.k, schedule, device)
 
@@ -220,7 +220,7 @@ class QkvMatmul:
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             K=self.k, HQ=shape.n_heads, HK=shape.n_kv_heads, D=shape.head_dim,
             HAS_BIAS=self.bias is not None, HAS_NORM=self.norms is not None, TILES_IN=stream.n_tiles,
-            GROUP=stream.h.group or s.bk, AHEAD=self._ahead, **_cut(s, self.k), **self._pdl,
+            GROUP=stream.h.group or s.bk, AHEAD=self._ahead, **_cut(s, self.k), **self._options,
         )  # fmt: skip
 
 
@@ -238,7 +238,7 @@ class HeadMatmul:
         self.names = names
         self.n_tiles = cdiv(self.n, schedule.bn)
         self._ahead = reads_ahead(weight)
-        self._pdl = launch_options(device)
+        self._options = launch_options(device)
         self.best = torch.zeros(self.n_tiles, ROWS, device=device)
         self.second = torch.zeros(self.n_tiles, ROWS, device=device)
         self.index = torch.zeros(self.n_tiles, ROWS, dtype=torch.int32, device=device)
@@ -257,12 +257,12 @@ class HeadMatmul:
             self.best, self.second, self.index, self.mass, logits if logits is not None else self.best, n_rows, self.eps,
             N=self.n, K=self.k, TILES_IN=stream.n_tiles, WRITE=logits is not None,
             BN=s.bn, BK=s.bk, GROUP=stream.h.group or s.bk, STAGES=s.stages, AHEAD=self._ahead,
-            num_warps=s.warps, **self._pdl,
+            num_warps=s.warps, **self._options,
         )  # fmt: skip
         winner_kernel[(n_rows - first,)](
             self.best, self.second, self.index, self.mass, winners.tokens if self.names is None else self.names,
             winners.tokens, winners.margins, winners.probs, winners.stamps, first,
-            TILES=self.n_tiles, NAMED=self.names is not None, STAMP=has_time(self.best.device), **self._pdl,
+            TILES=self.n_tiles, NAMED=self.names is not None, STAMP=has_time(self.best.device), **self._options,
         )  # fmt: skip
 
 

@@ -3,7 +3,10 @@
 Legend: D head size, HQ query heads, HK KV heads, K inputs. A head is a tile of D weight rows; a program owns D / PARTS of
 them in one split of K (KS inputs), and the last to arrive finishes the head. K and V caches have strides of their own.
 Shapes: w [(HQ + 2·HK)·D, K] bf16 or fp8 with scale [(HQ + 2·HK)·D], rows in the order q, k, v; h [16, K] alike with scale
-[K/GROUP, 16]; q_out [16, HQ, D]; cos, sin [positions, D/2].
+[K/GROUP, 16]; sumsq [TILES_IN, 16], bias [(HQ + 2·HK)·D], norms of q and k heads [D]; q [16, HQ, D]; k, v [slots, HK, D];
+cos, sin [positions, D/2] fp32.
+Source: Su et al. 2021 (RoPE, halves paired as in Hugging Face's Llama); Qwen3 technical report (head norms).
+Reference: `reference.qkv`.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ def qkv_kernel(
 ):  # fmt: skip
     """Row r is the token at position[r]; its K and V go to slot[r]. Grid: (heads · PARTS, splits).
 
+    x = (h Wᵀ) / rms (+ bias); q and k heads: x / sqrt(mean(x²) + eps) · norm where HAS_NORM, then turned,
+    y1 = x1·cos − x2·sin, y2 = x2·cos + x1·sin (x1, x2: first and second half of a head).
     Shapes: position, slot [n_rows] int32 or longer, one table where rows follow each other on the main line.
     """
     BN: tl.constexpr = D // PARTS

@@ -1,4 +1,4 @@
-"""o and down: a matmul that ends in the residual stream and prepares the next norm."""
+"""o and down: a matmul that ends in the residual stream and prepares the next norm. Reference: `reference.add_product`."""
 
 from __future__ import annotations
 

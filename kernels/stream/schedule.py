@@ -92,6 +92,15 @@ class ScheduleTable:
             lines += [f'"{shape}" = {{ {_fields(schedule)} }}' for shape, schedule in rows.items()]
         return "\n".join(lines) + "\n"
 
+    def write(self, path: Path) -> None:
+        """Put the table at `path`, whole or not at all. Raises: OSError."""
+        partial = path.with_suffix(".partial")
+        try:
+            partial.write_text(self.text())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
 
 def _fields(schedule: Schedule) -> str:
     """What differs from a schedule's defaults."""

@@ -1,4 +1,4 @@
-"""gate and up in one matmul, gated on the way out."""
+"""gate and up in one matmul, gated on the way out. Source: Shazeer 2020. Reference: `reference.gate_up`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def swiglu_kernel(
     """out = silu(g) · u with g, u = rows of h W_gateᵀ, h W_upᵀ, both times 1/rms. Grid: (tiles · PARTS, splits).
 
     Shapes: w [2N, K] bf16 or fp8 with scale [2N], gate rows first; h [16, K] alike with scale [K/GROUP, 16];
-    out [16, N], in fp8 with scale [N/TILE, 16]; TILE = BN · PARTS.
+    sumsq [TILES_IN, 16] fp32; out [16, N], in fp8 with scale [N/TILE, 16]; TILE = BN · PARTS.
     A split has KS inputs, the last what is left.
     """
     TILE: tl.constexpr = BN * PARTS

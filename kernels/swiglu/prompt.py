@@ -18,7 +18,10 @@ _COLUMNS = 2048  # of one program
 
 @triton.jit
 def prompt_swiglu_kernel(x_ptr, out_ptr, place_ptr, N: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr):
-    """A program has BN columns of a row. Grid: (column tiles, rows)."""
+    """A program has BN columns of a row. Grid: (column tiles, rows).
+
+    Shapes: x [rows, 2N], gate first; out [rows, N]; place [2] int32: (start, rows to compute).
+    """
     tile, row = tl.program_id(0), tl.program_id(1)
     await_previous(PDL)
     if row >= tl.load(place_ptr + 1):

@@ -6,6 +6,7 @@ import importlib.util
 import json
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,10 @@ def test_check_says_when_a_compiler_takes_its_process_with_it(
     cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Dying(ThreadPoolExecutor):
+        def __init__(self, folder: Path) -> None:
+            assert folder.is_dir()
+            super().__init__(1)
+
         def map(self, *what: Any, **how: Any) -> Any:
             raise BrokenExecutor("a process was terminated abruptly")
 
@@ -106,6 +111,36 @@ def test_check_says_when_a_compiler_takes_its_process_with_it(
     code, out, err = cli("kernels", "check", "--arch", "90")
     assert (code, out) == (1, "")
     assert "A compiling process died" in err
+
+
+def test_only_what_has_ptx_of_its_own_on_sm_103_is_compiled_twice(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, shared = (replace(kernel(()).launch, kernel=f"somewhere:{name}") for name in ("own", "shared"))
+    ran: list[tuple[str, int, tuple[int, ...]]] = []
+
+    def compiled(launch: Launch, twins: tuple[int, ...]) -> list[Compiled]:
+        ran.append((launch.name, launch.arch, twins))
+        return [Compiled(launch=one) for one in (launch, *map(launch.on, twins))]
+
+    monkeypatch.setattr("specmon.kernels.offline.workers.compilers", lambda folder: ThreadPoolExecutor(1))
+    monkeypatch.setattr(
+        "specmon.core.models.launches.model_launches",
+        lambda shape, arch: [replace(own, arch=arch), replace(shared, arch=arch)],
+    )
+    monkeypatch.setattr(
+        "specmon.kernels.offline.twins.makes_same_ptx", lambda launch, arch: launch.name == "shared"
+    )
+    monkeypatch.setattr("specmon.kernels.offline.compiled.compiled", compiled)
+    _, out, err = cli("kernels", "check", "--json")
+
+    assert {(row["kernel"], row["arch"]) for row in json.loads(out)["rows"]} == {
+        (name, arch) for name in ("own", "shared") for arch in (90, 100, 103)
+    }
+    assert sorted(ran) == [
+        ("own", 90, ()), ("own", 100, ()), ("own", 103, ()), ("shared", 90, ()), ("shared", 100, (103,)),
+    ]  # fmt: skip
+    assert "specmon: kernels: 5 of 5 compiled" in err
 
 
 def test_tune_says_that_it_needs_a_gpu(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +211,23 @@ def test_other_bits_make_a_new_backend_version(cli: Callable[..., Any], tuning: 
     # gate_up's, and those of qkv in the model and in an EAGLE-3 head for it
     assert f"3 schedules written to {tuning}; the Triton backend is version {version} now." in out
     assert ScheduleTable.read(tuning).version == version
+
+
+def test_an_interrupted_search_keeps_the_winners_it_found(
+    cli: Callable[..., Any], tuning: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned = kernels._tuned
+
+    def until_head(matmul: Matmul, new_version: bool, rounds: int) -> Found:
+        if matmul.op == "head":
+            raise KeyboardInterrupt
+        return tuned(matmul, new_version, rounds)
+
+    monkeypatch.setattr(kernels, "_tuned", until_head)
+    code, out, err = cli("kernels", "tune", "--shape", "smollm2-135m", "--write")
+    assert (code, out) == (130, "")
+    assert err == f"specmon: 1 schedules written to {tuning}.\n"
+    assert ScheduleTable.read(tuning).tuned["bf16"]["gate_up 1536x576"].stages == 5
 
 
 def test_tune_changes_nothing_where_nothing_is_faster(cli: Callable[..., Any], tuning: Path) -> None:

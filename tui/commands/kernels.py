@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specmon.core.errors import SpecmonError, UsageError
+from specmon.tui.commands.bench_progress import BenchProgress
 from specmon.tui.commands.output import say, write_json, write_line
 
 if TYPE_CHECKING:
     from specmon.kernels.offline.compiled import Compiled
+    from specmon.kernels.offline.launches import Launch
     from specmon.kernels.offline.report import Row
-    from specmon.kernels.stream.schedule import Schedule
     from specmon.kernels.stream.shapes import Matmul
     from specmon.kernels.tune.search import Found
+
+    Users = dict[Launch, tuple[str, ...]]  # launches, each with the models that make it
 
 ARCHITECTURES = (90, 100, 103)
 
@@ -85,34 +88,94 @@ def _require_compilers(what: str = "Kernels cannot be compiled") -> None:
 
 def _compile_all(architectures: tuple[int, ...]) -> list[tuple[Compiled, tuple[str, ...]]]:
     """Every specialisation of every kernel in use, compiled once, with the models that launch it."""
+    from specmon.kernels.offline.compiled import compiled
+    from specmon.kernels.offline.twins import twins_among
+
+    twins = twins_among(architectures)
+    with _progress() as progress, _compilers(progress) as pool:
+        users = _recorded([arch for arch in architectures if arch not in twins], pool, progress)
+        for arch, first in twins.items():
+            users |= _unshared(users, first, arch, pool, progress)
+        assembled = [
+            tuple(a for a, first in twins.items() if first == launch.arch and launch.on(a) not in users)
+            for launch in users
+        ]
+        progress.begin("kernels", len(users), "compiled")
+        found = []
+        for kernels, models in zip(
+            pool.map(compiled, users, assembled, chunksize=4), users.values(), strict=True
+        ):
+            found += [(kernel, models) for kernel in kernels]
+            progress.done()
+        return found
+
+
+def _recorded(architectures: list[int], pool: Executor, progress: BenchProgress) -> Users:
+    """What every model launches on each of `architectures`."""
     from specmon.core.models.launches import model_launches
     from specmon.core.models.random_weights import SHAPES
-    from specmon.kernels.offline.compiled import compiled
-    from specmon.kernels.offline.launches import Launch
-    from specmon.kernels.offline.workers import compilers
 
     wanted = [(shape, arch) for arch in architectures for shape in SHAPES]
-    users: dict[Launch, list[str]] = {}
-    with _a_compiler_may_die(), compilers() as pool:
-        for (shape, _), launches in zip(
-            wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
-        ):
-            for launch in launches:
-                users.setdefault(launch, []).append(shape)
-        done = pool.map(compiled, users, chunksize=4)
-        return [(kernel, tuple(models)) for kernel, models in zip(done, users.values(), strict=True)]
+    users: Users = {}
+    progress.begin("kernel launches", len(wanted), "models recorded")
+    for (shape, _), launches in zip(
+        wanted, pool.map(model_launches, *zip(*wanted, strict=True)), strict=True
+    ):
+        users |= {launch: (*users.get(launch, ()), shape) for launch in launches}
+        progress.done()
+    return users
+
+
+def _unshared(users: Users, first: int, arch: int, pool: Executor, progress: BenchProgress) -> Users:
+    """On `arch`, the launches of kinds that have another PTX there than on `first`."""
+    from specmon.kernels.offline.twins import kind, makes_same_ptx, one_of_each
+
+    tried = one_of_each(users, first)
+    different = set()
+    progress.begin(f"kernels for sm_{first} and sm_{arch}", len(tried), "compared")
+    for launch, same in zip(tried, pool.map(makes_same_ptx, tried, repeat(arch)), strict=True):
+        if not same:
+            different.add(kind(launch))
+        progress.done()
+    return {
+        launch.on(arch): models
+        for launch, models in users.items()
+        if launch.arch == first and kind(launch) in different
+    }
 
 
 @contextmanager
-def _a_compiler_may_die() -> Iterator[None]:
-    """LLVM and ptxas can take their process with them."""
+def _progress() -> Iterator[BenchProgress]:
+    progress = BenchProgress()
     try:
-        yield
+        yield progress
+    finally:
+        progress.close()
+
+
+@contextmanager
+def _compilers(progress: BenchProgress) -> Iterator[Executor]:
+    """Processes that compile, with a folder of their own. LLVM and ptxas can take such a process with them."""
+    from specmon.core.paths import cache_dir
+    from specmon.core.scratch import scratch_folder
+    from specmon.kernels.offline.workers import compilers
+
+    folder = cache_dir() / "compiled-kernels"
+    try:
+        with (
+            scratch_folder(folder, lambda: progress.say("waiting for another kernels check.")),
+            compilers(folder) as pool,
+        ):
+            yield pool
     except BrokenExecutor as died:
         raise SpecmonError(
             "A compiling process died, so the kernels are not checked.",
             "If memory ran out, free some; else a compiler crashed: --arch 90, 100 and 103 one by one shows for which GPU.",
         ) from died
+    except OSError as refused:
+        raise SpecmonError(
+            f"Kernels cannot be compiled in {folder}: {refused.strerror or refused}."
+        ) from refused
 
 
 def table(found: list[Row]) -> list[str]:
@@ -181,14 +244,24 @@ def tune(
         raise SpecmonError(
             "Schedules are tuned on a CUDA GPU, and there is none here.", "Run it where one is."
         )
-    found = {matmul.key: _tuned(matmul, new_version, rounds) for matmul in matmuls}
-    changes = {key: one for key, one in found.items() if one.changed}
-    if not changes:
+    winners = _Winners(weights) if write else None
+    n_changed = 0
+    try:
+        for matmul in matmuls:
+            found = _tuned(matmul, new_version, rounds)
+            n_changed += found.changed
+            if winners is not None and found.changed:
+                winners.write(matmul.key, found)
+    except KeyboardInterrupt:
+        if winners is not None and n_changed:
+            say(winners.said())
+        raise
+    if not n_changed:
         write_line("Every schedule in use stays.")
-    elif write:
-        _write(changes, weights)
+    elif winners is not None:
+        write_line(winners.said())
     else:
-        write_line(f"{len(changes)} would change; --write keeps them.")
+        write_line(f"{n_changed} would change; --write keeps them.")
 
 
 def _matmuls(shapes: list[str] | None, ops: list[str] | None, weights: str) -> list[Matmul]:
@@ -242,15 +315,31 @@ def _outcome(found: Found) -> str:
     return f"{now} → {found.best}: {found.best_us:.1f} µs, {bits} ({left_out})"
 
 
-def _write(changes: dict[str, Found], weights: str) -> None:
-    from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
+class _Winners:
+    """What a search puts into the file of schedules, each winner as soon as it is found."""
 
-    best: dict[str, Schedule] = {key: one.best for key, one in changes.items()}
-    raised = not all(one.same_bits for one in changes.values())
-    table = ScheduleTable.read(SCHEDULES).with_changes(best, weights=weights, new_version=raised)
-    try:
-        SCHEDULES.write_text(table.text())
-    except OSError as refused:
-        raise SpecmonError(f"{SCHEDULES} cannot be written: {refused.strerror}.") from refused
-    version = f"; the Triton backend is version {table.version} now" if raised else ""
-    write_line(f"{len(best)} schedules written to {SCHEDULES}{version}.")
+    def __init__(self, weights: str) -> None:
+        self._weights = weights
+        self._n_written, self._new_version = 0, 0
+
+    def write(self, key: str, found: Found) -> None:
+        """Put a matmul's best schedule there; the first that changes bits makes a new version. Raises: SpecmonError."""
+        from specmon.kernels.stream.schedule import SCHEDULES, ScheduleTable
+
+        table = ScheduleTable.read(SCHEDULES)
+        raises = not found.same_bits and not self._new_version
+        table = table.with_changes({key: found.best}, weights=self._weights, new_version=raises)
+        try:
+            table.write(SCHEDULES)
+        except OSError as refused:
+            raise SpecmonError(f"{SCHEDULES} cannot be written: {refused.strerror}.") from refused
+        self._n_written += 1
+        if raises:
+            self._new_version = table.version
+
+    def said(self) -> str:
+        """One sentence on all of it."""
+        from specmon.kernels.stream.schedule import SCHEDULES
+
+        version = f"; the Triton backend is version {self._new_version} now" if self._new_version else ""
+        return f"{self._n_written} schedules written to {SCHEDULES}{version}."

@@ -39,7 +39,7 @@ FanOut = Annotated[
 ]
 Recipe = Annotated[str, typer.Option(metavar="NAME", help="The numeric contract: auto, q4, fp32, bf16, …")]
 Backend = Annotated[
-    str, typer.Option(metavar="NAME", help="Kernels: auto, reference or triton (bf16 on CUDA).")
+    str, typer.Option(metavar="NAME", help="Kernels: auto, reference or triton (CUDA: bf16, fp8).")
 ]
 Graphs = Annotated[str, typer.Option(metavar="on|off", help="CUDA graphs, where the backend captures them.")]
 Devices = Annotated[

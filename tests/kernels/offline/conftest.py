@@ -13,9 +13,9 @@ from specmon.kernels.offline.workers import compilers
 
 
 @pytest.fixture(scope="session")
-def compiling() -> Iterator[Executor]:
+def compiling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
     """They find `made_up_kernels`, since a child takes over this process's import path."""
     sys.path.insert(0, str(Path(__file__).parent))
-    with compilers() as pool:
+    with compilers(tmp_path_factory.mktemp("compiled")) as pool:
         yield pool
     sys.path.remove(str(Path(__file__).parent))

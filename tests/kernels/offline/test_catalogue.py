@@ -13,6 +13,7 @@ from specmon.core.models.launches import model_launches
 from specmon.core.models.random_weights import SHAPES
 from specmon.kernels.offline.intents import INTENTS
 from specmon.kernels.offline.launches import Launch
+from specmon.kernels.offline.twins import TWINS
 
 KERNELS = Path(specmon.kernels.__path__[0])
 
@@ -49,6 +50,12 @@ def test_launches_are_those_of_a_gpu_that_overlaps(recorded: dict[str, list[Laun
             continue
         assert ("PDL", True) in launch.constants
         assert '"launch_pdl": true' in launch.specialization
+
+
+def test_a_launch_moved_to_its_twin_is_what_is_recorded_there(compiling: Executor) -> None:
+    for arch, first in TWINS.items():
+        here, there = compiling.map(model_launches, ["smollm2-135m"] * 2, [first, arch])
+        assert [launch.on(arch) for launch in here] == there
 
 
 def test_every_row_count_runs_the_same_binary(recorded: dict[str, list[Launch]]) -> None:

@@ -12,6 +12,7 @@ from specmon.kernels.offline.families import families
 from specmon.kernels.offline.intents import Intent
 from specmon.kernels.offline.launches import Launch, record_launches
 from specmon.kernels.offline.report import SHARED_LIMIT, faults, rows
+from specmon.kernels.offline.twins import makes_same_ptx
 
 WEIGHTS = Intent(multiplies=("w_ptr",))
 INTENTS = {"product_kernel": WEIGHTS, "sum_kernel": Intent()}
@@ -21,7 +22,8 @@ UNITS = {90: "wgmma", 100: "tcgen05"}
 def build(pool: Executor, name: str, arch: int) -> Compiled:
     run = getattr(importlib.import_module("made_up_kernels"), name)
     [launch] = pool.submit(record_launches, run, arch).result()
-    return pool.submit(compiled, launch).result()
+    [kernel] = pool.submit(compiled, launch).result()
+    return kernel
 
 
 @pytest.mark.parametrize("arch", [90, 100])
@@ -87,6 +89,23 @@ def test_a_row_shows_the_worst_of_its_specialisations() -> None:
     assert found[0].models == ("a", "c")
     assert found[0].faults == ("spills 8 bytes a thread",)
     assert found[1].faults == ()
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp8_left", "spilling", "refused"])
+def test_a_twin_is_assembled_to_what_it_compiles_to(compiling: Executor, name: str) -> None:
+    run = getattr(importlib.import_module("made_up_kernels"), name)
+    [first], [second] = (compiling.submit(record_launches, run, arch).result() for arch in (100, 103))
+    assert first.on(103) == second
+    assert compiling.submit(makes_same_ptx, first, 103).result() == (name != "refused")
+
+    [_, assembled] = compiling.submit(compiled, first, (103,)).result()
+    assert [assembled] == compiling.submit(compiled, second).result()
+
+
+def test_gpus_with_other_matrix_instructions_do_not_make_the_same_ptx(compiling: Executor) -> None:
+    run = importlib.import_module("made_up_kernels").bf16
+    [first] = compiling.submit(record_launches, run, 90).result()
+    assert not compiling.submit(makes_same_ptx, first, 100).result()
 
 
 @pytest.mark.parametrize(

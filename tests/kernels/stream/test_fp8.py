@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from specmon.kernels.attention.split import SplitAttention
 from specmon.kernels.quantise.reference import FP8, quantise_channels, quantise_groups, widen_groups
+from specmon.kernels.stream import reference
 from specmon.kernels.stream.launch import HeadMatmul, ResidualMatmul, Stream, SwigluMatmul, embed
 from specmon.kernels.stream.scaled import ROWS, Scaled, empty_rows
 from specmon.kernels.stream.schedule import Schedule
@@ -48,10 +49,14 @@ def stream_of(residual: Tensor, norm: Tensor) -> Stream:
     return stream
 
 
-def heard(stream: Stream, n_rows: int) -> Tensor:
-    """What h of a stream stands for."""
+def heard(stream: Stream, n_rows: int) -> reference.Left:
+    """What a stream stands for to the matmul that reads it."""
     assert stream.h.scale is not None
-    return widen_groups(stream.h.data, stream.h.scale.T, GROUP)[:n_rows]
+    return reference.Left(
+        residual=stream.residual[:n_rows],
+        h=widen_groups(stream.h.data, stream.h.scale.T, GROUP)[:n_rows],
+        squares=stream.residual[:n_rows].square().sum(1),
+    )
 
 
 def nearly_all_equal(got: Tensor, want: Tensor) -> None:
@@ -68,7 +73,7 @@ def test_the_stream_is_rounded_as_the_reference_rounds() -> None:
     residual, norm = rand(5, WIDE), rand(WIDE)
     stream = stream_of(residual, norm)
 
-    data, scale = quantise_groups(residual * norm, GROUP)
+    data, scale = quantise_groups(reference.leave(residual, norm).h, GROUP)
     assert stream.h.scale is not None
     nearly_all_equal(stream.h.data[:5], data)
     torch.testing.assert_close(stream.h.scale.T[:5], scale)
@@ -118,8 +123,7 @@ def test_residual_matmul_sums_scaled_groups(split: int) -> None:
     stream = stream_of(residual, norm)
     ResidualMatmul(w, None, Schedule(bn=GROUP, bk=GROUP, split=split, stages=2))(x, stream, norm, 5)
 
-    want = residual + plain_x @ plain_w.T
-    close(stream.residual[:5], want)
+    close(stream.residual[:5], reference.add_product(residual, plain_x, plain_w, None, norm).residual)
     data, scale = quantise_groups(stream.residual[:5] * norm, GROUP)
     assert stream.h.scale is not None
     nearly_all_equal(stream.h.data[:5], data)
@@ -134,9 +138,7 @@ def test_swiglu_and_head_norm_after_the_sum() -> None:
     out = empty_rows((3 * GROUP,), GROUP, FP8, DEVICE)
     SwigluMatmul(gate_up, Schedule(bn=GROUP, bk=GROUP, stages=2), EPS)(stream, out, 4)
 
-    rms = torch.rsqrt(residual.square().mean(1, keepdim=True) + EPS)
-    gate, up = (heard(stream, 4) @ plain.T * rms).chunk(2, dim=1)
-    data, scale = quantise_groups(F.silu(gate) * up, GROUP)
+    data, scale = quantise_groups(reference.gate_up(heard(stream, 4), plain, EPS), GROUP)
     assert out.scale is not None
     nearly_all_equal(out.data[:4], data)
     torch.testing.assert_close(out.scale.T[:4], scale, rtol=1e-3, atol=0)
@@ -145,10 +147,10 @@ def test_swiglu_and_head_norm_after_the_sum() -> None:
     logits = torch.zeros(ROWS, 300, device=DEVICE)
     won = Winners.within(torch.zeros(WORDS, dtype=torch.int64, device=DEVICE))
     HeadMatmul(w, Schedule(bn=64, bk=GROUP, stages=2), EPS)(stream, won, 4, logits)
-    want = heard(stream, 4) @ plain.T * rms
-    close(logits[:4], want)
-    assert won.tokens[:4].tolist() == want.argmax(1).tolist()
-    close(won.probs[:4], want.softmax(dim=1).amax(dim=1))
+    want = reference.head(heard(stream, 4), plain, EPS)
+    close(logits[:4], want.logits)
+    assert torch.equal(won.tokens[:4], want.tokens)
+    close(won.probs[:4], want.probs)
 
 
 def test_attention_rounds_each_head_by_itself() -> None:

@@ -28,6 +28,7 @@ from specmon.core.models.recipe import Recipe
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 from specmon.kernels.head.reference import pick_reference, top_rows
 from specmon.kernels.stream.launch import gather
+from specmon.kernels.stream.reference import gather as gather_reference
 
 DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 FP32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
@@ -86,7 +87,7 @@ def test_rows_are_gathered_from_wherever_they_lie() -> None:
     source = torch.randn(3, 7, width, device=DEVICE)
     rows = [source[2, 4], source[0, 6], out[2]]
     out[2] = 7.0
-    wanted = torch.stack(rows)
+    wanted = gather_reference(rows)
     addresses = torch.tensor([row.data_ptr() for row in rows] + [0] * 13)
     gather(addresses.pin_memory() if DEVICE.type == "cuda" else addresses, out, 3)
 

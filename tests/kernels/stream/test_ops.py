@@ -1,4 +1,4 @@
-"""Each streaming kernel against the formula in its docstring, at shapes that fill no tile, and row by row."""
+"""Each streaming kernel against its reference, at shapes that fill no tile, and row by row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from specmon.kernels.attention.reference import attend_rows
 from specmon.kernels.attention.split import CHUNK, SplitAttention
+from specmon.kernels.rmsnorm.reference import rmsnorm
 from specmon.kernels.rope.frequencies import inverse_frequencies
+from specmon.kernels.stream import reference
 from specmon.kernels.stream.launch import (
     HeadMatmul,
     QkvMatmul,
@@ -45,16 +48,37 @@ def stream_of(residual: Tensor, norm: Tensor, tile: int) -> Stream:
     return stream
 
 
-def normed(residual: Tensor, norm: Tensor) -> Tensor:
-    return F.rms_norm(residual, norm.shape, norm, EPS)
-
-
 def no_winners() -> Winners:
     return Winners.within(torch.zeros(WORDS, dtype=torch.int64, device=DEVICE))
 
 
 def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def left_alike(stream: Stream, want: reference.Left) -> None:
+    n_rows = len(want.residual)
+    close(stream.residual[:n_rows], want.residual)
+    close(stream.h.data[:n_rows], want.h)
+    close(stream.sumsq.sum(0)[:n_rows], want.squares)
+
+
+def test_a_product_of_what_is_left_is_that_of_normed_rows() -> None:
+    residual, norm, weight = rand(5, 48), rand(48), rand(40, 48)
+    found = reference.normed_product(reference.leave(residual, norm), weight, EPS)
+    close(found, F.linear(rmsnorm(residual, norm, EPS), weight))
+
+
+@pytest.mark.parametrize(("width", "tile"), [(96, 32), (80, 32), (40, 64)])
+@pytest.mark.parametrize("n_rows", [1, 5, 16])
+def test_embedding_starts_the_stream(width: int, tile: int, n_rows: int) -> None:
+    table, norm = rand(300, width).bfloat16(), rand(width)
+    tokens = torch.randint(300, (ROWS,), device=DEVICE)
+    stream = Stream(width, tile, torch.float32, DEVICE)
+    embed(tokens, table, norm, stream, n_rows)
+
+    left_alike(stream, reference.embed(tokens[:n_rows], table, norm))
+    assert not stream.residual[n_rows:].any()
 
 
 @pytest.mark.parametrize(
@@ -76,10 +100,7 @@ def test_residual_matmul_adds_and_prepares_the_next_norm(
     stream = stream_of(residual, norm, schedule.tile)
     ResidualMatmul(Scaled(weight), bias, schedule)(Scaled(padded(x)), stream, norm, 5)
 
-    expected = residual + F.linear(x, weight, bias)
-    close(stream.residual[:5], expected)
-    close(stream.h.data[:5], expected * norm)
-    close(stream.sumsq.sum(0)[:5], expected.square().sum(1))
+    left_alike(stream, reference.add_product(residual, x, weight, bias, norm))
 
 
 def test_a_split_that_leaves_a_part_without_inputs_is_refused() -> None:
@@ -109,8 +130,7 @@ def test_swiglu_matmul_norms_gates_and_multiplies(n: int, k: int, schedule: Sche
     out = torch.zeros(ROWS, n, device=DEVICE)
     SwigluMatmul(Scaled(weight), schedule, EPS)(stream_of(residual, norm, 16), Scaled(out), 4)
 
-    gate, up = F.linear(normed(residual, norm), weight).chunk(2, dim=1)
-    close(out[:4], F.silu(gate) * up)
+    close(out[:4], reference.gate_up(reference.leave(residual, norm), weight, EPS))
     assert not out[4:].any()
 
 
@@ -122,12 +142,11 @@ def test_head_names_the_best_token_its_margin_and_its_probability(vocabulary: in
     won = no_winners()
     head(stream_of(residual, norm, 32), won, 6, logits)
 
-    expected = F.linear(normed(residual, norm), weight)
-    best = expected.topk(2, dim=1)
-    close(logits[:6], expected)
-    assert won.tokens[:6].tolist() == best.indices[:, 0].tolist()
-    close(won.margins[:6], best.values[:, 0] - best.values[:, 1])
-    close(won.probs[:6], expected.softmax(dim=1).amax(dim=1))
+    want = reference.head(reference.leave(residual, norm), weight, EPS)
+    close(logits[:6], want.logits)
+    assert torch.equal(won.tokens[:6], want.tokens)
+    close(won.margins[:6], want.margins)
+    close(won.probs[:6], want.probs)
     assert not won.tokens[6:].any()
     assert not won.probs[6:].any()
 
@@ -207,18 +226,9 @@ class _Layer:
         self.attention(q, self.keys, self.values, at, Scaled(out), n_rows)
         return q[:n_rows], self.keys[cursor : cursor + n_rows].clone(), out[:n_rows]
 
-    def expected_heads(self, x: Tensor, cursor: int) -> Heads:
-        heads = F.linear(x, self.weight, self.bias).view(len(x), -1, 16)
-        q, k, v = heads.split((SHAPE.n_heads, SHAPE.n_kv_heads, SHAPE.n_kv_heads), dim=1)
-        if self.norms is not None:
-            q, k = (F.rms_norm(t, (16,), w, EPS) for t, w in zip((q, k), self.norms, strict=True))
-        return self._turned(q, cursor), self._turned(k, cursor), v
-
-    def _turned(self, x: Tensor, cursor: int) -> Tensor:
-        rows = slice(cursor, cursor + len(x))
-        cos, sin = self.cos[rows, None], self.sin[rows, None]
-        low, high = x.chunk(2, dim=-1)
-        return torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
+    def expected_heads(self, left: reference.Left, cursor: int) -> Heads:
+        at = torch.arange(cursor, cursor + len(left.h), device=DEVICE)
+        return reference.qkv(left, self.weight, self.bias, self.norms, SHAPE, self.cos, self.sin, at, EPS)
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -230,7 +240,7 @@ def test_qkv_biases_norms_turns_and_appends(biased: bool, head_norms: bool, part
     before = layer.values.clone()
     q, k, _ = layer.run(stream_of(residual, norm, 32), 250, 5)
 
-    want_q, want_k, want_v = layer.expected_heads(normed(residual, norm), 250)
+    want_q, want_k, want_v = layer.expected_heads(reference.leave(residual, norm), 250)
     close(q, want_q)
     close(k, want_k)
     close(layer.values[250:255], want_v)
@@ -244,13 +254,7 @@ def test_attention_sees_each_rows_own_length(cursor: int, n_rows: int) -> None:
     layer, norm = _Layer(biased=False, head_norms=False), rand(64)
     q, _, out = layer.run(stream_of(rand(n_rows, 64), norm, 32), cursor, n_rows)
 
-    for row in range(n_rows):
-        length = cursor + row + 1
-        keys, values = (
-            t[:length].transpose(0, 1).repeat_interleave(3, dim=0) for t in (layer.keys, layer.values)
-        )
-        want = F.scaled_dot_product_attention(q[row][:, None], keys, values)[:, 0]
-        close(out[row], want)
+    close(out, attend_rows(q, layer.keys, layer.values, range(cursor + 1, cursor + n_rows + 1)))
 
 
 def test_stale_slots_are_never_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,29 @@ def test_changes_survive_the_file(tmp_path: Path, new_version: bool, raised: int
     before = shipped_table()
     better = {"o 3584x3584": Schedule(bn=64, bk=128, stages=6), "o 64x64": Schedule(bn=64, bk=64)}
     file = tmp_path / "schedules.toml"
-    file.write_text(before.with_changes(better, weights="bf16", new_version=new_version).text())
+    before.with_changes(better, weights="bf16", new_version=new_version).write(file)
     after = ScheduleTable.read(file)
 
     assert after.version == before.version + raised
     assert after.tuned["bf16"] == before.tuned["bf16"] | better
     assert before == ScheduleTable.read(SCHEDULES)
+
+
+def test_a_table_that_cannot_be_written_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "schedules.toml"
+    file.write_text("what was there")
+    write_text = Path.write_text
+
+    def full(path: Path, text: str) -> int:
+        write_text(path, text[:20])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        shipped_table().write(file)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(file.name, "what was there")]
 
 
 @pytest.mark.parametrize(("n", "k"), [(960, 576), (4864, 896), (152_064, 5120), (100, 48)])
