@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
 
 
+#: Rows of prompts that are taken in once before any turn: libraries choose other kernels for other numbers.
+_PROMPTS = (17, 64, 128, 256)
+
+
 class HeadFile(TensorFile, Protocol):
     """A head's tensors and its configuration as published."""
 
@@ -163,8 +167,9 @@ class Eagle3Stepper:
         if self._drafts is None:
             return
         most = min(draft_len + 1, MAX_ROWS)
-        prompt = torch.zeros(MAX_ROWS + 1, self.model.fc.in_features, device=self.model.embedding_VD.device)
-        self.take_in([0] * len(prompt), self.lag, prompt)
+        for size in _PROMPTS:
+            features = torch.zeros(size, self.model.fc.in_features, device=self.model.embedding_VD.device)
+            self.take_in([0] * min(size, self.kv.n_slots), self.lag, features[: self.kv.n_slots])
         for n_rows in range(1, most + 1):
             if self._drafts.captures:
                 after = "1 token" if n_rows == 1 else f"{n_rows} tokens"

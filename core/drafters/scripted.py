@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -60,8 +61,11 @@ class AccuracyPlan:
 
     def __init__(self, alpha: float, *, coverage: Coverage | None = None, seed: int = 0) -> None:
         self._alpha, self._coverage, self._seed = alpha, coverage or Coverage(), seed
+        self.step = lru_cache(maxsize=64)(
+            self._step
+        )  # asked for several times a round, and a seed takes its time
 
-    def step(self, round_index: int, draft_len: int) -> Step:
+    def _step(self, round_index: int, draft_len: int) -> Step:
         draws = random.Random(f"{self._seed} {round_index}")
         rank = self._coverage.rank(draws.random())
         accepted = 0

@@ -86,7 +86,7 @@ class Worker:
         self._board: Board | None = None
         self._passage: Passage | None = None
         self._in_passing: deque[tuple[int, Answer]] = deque()
-        while_waiting(self._send_in_passing)
+        while_waiting(self._go_through_mail)
 
     def serve(self) -> None:
         while True:
@@ -146,19 +146,26 @@ class Worker:
         self._pipe.send((self._begun, answer))
 
     def _send_in_passing(self) -> None:
-        """Send the answers that nobody waits for: called when there is time, above all while the device works."""
+        """Send the answers that nobody waits for."""
         while self._in_passing:
             self._pipe.send(self._in_passing.popleft())
 
     def _arrived(self) -> Outcome | None:
         """The outcome, if it came while branches are being prepared; a turn that was given up has none: another begins."""
-        if self._early is None and not self._unread and self._pipe.poll(0):
-            kind, body = self._read()
-            if kind == "outcome":
-                self._early = _outcome(body), time.monotonic_ns() - self._zero
-            else:
-                self._unread.append((kind, body))
+        self._read_mail()
+        if self._early is None and self._unread and self._unread[0][0] == "outcome":
+            _, body = self._unread.popleft()
+            self._early = _outcome(body), time.monotonic_ns() - self._zero
         return self._early[0] if self._early else None
+
+    def _go_through_mail(self) -> None:
+        """What there is time for while the device works: tell the engine, and read what it asks for next."""
+        self._send_in_passing()
+        self._read_mail()
+
+    def _read_mail(self) -> None:
+        while self._pipe.poll(0):
+            self._unread.append(self._read())
 
     # --- rounds that the target's device runs one after another -----------------------------------------------
 
@@ -179,10 +186,11 @@ class Worker:
         outcome = self._await_outcome(serial)
         if outcome is None:
             return
+        hit = None if branches is None else branches.hit(outcome)
         settled = self._desk.settle(outcome, time.monotonic_ns() - self._zero)
         if settled is not None:
             self._in_passing.append((self._begun, settled))
-        if branches is None or branches.hit(outcome) is None:
+        if hit is None:
             drafted = self._desk.draft(draft_len)
             self._board.put_draft(serial, drafted.proposal.tokens)
             self._in_passing.append((self._begun, drafted))
@@ -204,9 +212,7 @@ class Worker:
         """Wait for it; None where the round is discarded, or the engine goes on to other things than rounds."""
         assert self._board is not None
         while not self._board.has_record(serial):
-            self._send_in_passing()
-            if self._pipe.poll(0):
-                self._unread.append(self._read())
+            self._go_through_mail()
             if any(kind != "round" for kind, _ in self._unread):
                 return None
         return None if self._board.record(serial).discarded else self._told(serial)

@@ -76,16 +76,17 @@ _meanwhile: list[Callable[[], object]] = []
 
 
 def while_waiting(do: Callable[[], object]) -> None:
-    """Let this process do something whenever it waits for a device: what costs the host time costs none then."""
+    """Let this process do something, again and again, while it waits for a device: that costs nothing then."""
     _meanwhile[:] = [do]
 
 
 def wait_for(device: torch.device) -> None:
     """Wait until a device has done all that was queued."""
-    for do in _meanwhile:
-        do()
     if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()
+        stream = torch.cuda.current_stream(device)
+        while _meanwhile and not stream.query():
+            _meanwhile[0]()
+        stream.synchronize()
 
 
 class Mark:
