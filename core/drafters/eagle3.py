@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 
 #: Rows of prompts that are taken in once before any turn: libraries choose other kernels for other numbers.
-_PROMPTS = (17, 64, 128, 256)
+_PROMPTS = (17, 64, 128, 256, 512, 2048)
+
+#: Most rows of a prompt at once.
+_CHUNK = 2048
 
 
 class HeadFile(TensorFile, Protocol):
@@ -124,7 +127,7 @@ class Eagle3Stepper:
         features_ND = _as_many(features_ND, tokens)
         device, slot = self.kv.keys(0).device, first - self.lag
         ids = torch.tensor(tokens, device=device)
-        for start, length in chunk_plan(slot, len(tokens)):
+        for start, length in chunk_plan(slot, len(tokens), _CHUNK):
             part = slice(start - slot, start - slot + length)
             self.model.keep(ids[part], self.model.fc(features_ND[part].to(device)), self.kv, start)
         wait_for(device)
@@ -168,8 +171,9 @@ class Eagle3Stepper:
             return
         most = min(draft_len + 1, MAX_ROWS)
         for size in _PROMPTS:
-            features = torch.zeros(size, self.model.fc.in_features, device=self.model.embedding_VD.device)
-            self.take_in([0] * min(size, self.kv.n_slots), self.lag, features[: self.kv.n_slots])
+            n_rows = min(size, self.kv.n_slots)
+            features = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
+            self.take_in([0] * n_rows, self.lag, features)
         for n_rows in range(1, most + 1):
             if self._drafts.captures:
                 after = "1 token" if n_rows == 1 else f"{n_rows} tokens"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specmon.core.errors import SpecmonError
 
-PIECE = 128  # rows
+PIECE = 512  # rows
 _PUT, _TAKEN = 0, 8  # int64 words, on lines of their own
 _HEAD = 16
 _CHECK_S = 0.25

@@ -128,6 +128,8 @@ class Worker:
         elif kind == "board":
             memory, n_features = body
             shared = SharedBoard(n_features, memory)
+            if n_features and self._device != "cpu":
+                shared.pin()  # copies of a prompt's features need not be cut up
             self._board, self._passage = shared.board, shared.passage
         elif kind == "round":
             self._round(*body)
