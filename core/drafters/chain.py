@@ -19,7 +19,7 @@ from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, Outcome, Prepared, Proposal, Work
 from specmon.core.drafters.branches import BranchBatch, Guess, likely_outcomes, picked
-from specmon.core.drafters.line import Line, Lines, Stepper
+from specmon.core.drafters.line import Again, Line, Lines, Stepper
 
 
 class ChainDrafter:
@@ -75,7 +75,7 @@ class ChainDrafter:
         line, n_context = self._line, len(self._context)
         if self.stepper.one_piece and arrived() is not None:
             return []
-        self._feed_again()
+        again = self._to_feed_again()
         widths = fan_out[: len(line.tokens) + 1]
         if line.fed < len(line.tokens):
             self._count(
@@ -84,7 +84,9 @@ class ChainDrafter:
         count, whole = max(widths) + 1, None
         if self.stepper.one_piece:
             picks = picked(line, widths, n_context=n_context, lag=self.stepper.lag, draft_len=draft_len)
-            whole = self.stepper.likely_branches(line, n_context, count, picks, draft_len)
+            whole = self.stepper.likely_branches(line, n_context, count, picks, draft_len, again)
+        if whole is None and again is not None:
+            self._feed_again(again)
         likely, lines = whole or (self.stepper.likely(line, n_context, count), None)
         self._work += Work(launches=likely.launches, ran=likely.ran)
         if lines is None and arrived() is not None:
@@ -94,16 +96,20 @@ class ChainDrafter:
             guesses = [rename(guess) for guess in guesses]
         return self._branches_for(guesses, lines, draft_len, clock, arrived)
 
-    def _feed_again(self) -> None:
-        """Feed what an adopted branch was drafted for from predicted features, now that there are real ones."""
+    def _to_feed_again(self) -> Again | None:
+        """What an adopted branch was drafted for from predicted features, now that there are real ones."""
         if self._valid == len(self._context):
-            return
-        line = self._line
+            return None
         tokens, features = self._unfed()
-        again = self.stepper.draft(tokens, self._valid, features, 0, guesses=True)
-        line.logits[0], line.carries[0] = again.logits[0], again.carries[0]
-        self._valid = len(self._context)
-        self._count(1, self._valid, launches=again.launches)
+        assert features is not None
+        first, self._valid = self._valid, len(self._context)
+        self._count(1, self._valid, launches=0)
+        return Again(tokens=tokens, first=first, features_RF=features)
+
+    def _feed_again(self, again: Again) -> None:
+        fed = self.stepper.draft(again.tokens, again.first, again.features_RF, 0, guesses=True)
+        self._line.logits[0], self._line.carries[0] = fed.logits[0], fed.carries[0]
+        self._work += Work(launches=fed.launches)
 
     def _branches_for(
         self,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Likely, Line, Lines
+from specmon.core.drafters.line import Again, Likely, Line, Lines
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import (
     MAX_ROWS,
@@ -20,6 +20,7 @@ from specmon.core.models.passes import (
     Passes,
     Pick,
     warming_branches,
+    warming_picks,
 )
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
@@ -70,7 +71,7 @@ class DraftModelStepper:
         count = n_branches + 1  # one outcome may get all branches
         if self.one_piece and 0 < n_branches <= MAX_ROWS:
             self._say(progress, n_branches, draft_len)
-            self.likely_branches(line, 1, count, _warming_picks(n_branches, draft_len), draft_len)
+            self.likely_branches(line, 1, count, warming_picks(n_branches, draft_len), draft_len)
             self.move(list(range(1, 1 + draft_len)), 1)
             return
         if self._passes.captures:
@@ -131,7 +132,13 @@ class DraftModelStepper:
         return _found(line, self._passes.likely(line.logits, *self._unfed(line, n_context), count))
 
     def likely_branches(
-        self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int
+        self,
+        line: Line,
+        n_context: int,
+        count: int,
+        picks: list[Pick],
+        steps: int,
+        again: Again | None = None,
     ) -> tuple[Likely, Lines] | None:
         """Likely tokens, and branches that begin with them, where one batch holds those; None where it does not."""
         if not 0 < len(picks) <= MAX_ROWS or count > self._last_row + 1:
@@ -170,14 +177,6 @@ class DraftModelStepper:
 
     def token_ids(self, indices: Tensor) -> Tensor:
         return indices
-
-
-def _warming_picks(n_branches: int, draft_len: int) -> list[Pick]:
-    """Branches off an empty line."""
-    return [
-        Pick(place=0, rank=rank, proposed=-1, prefix=start.prefix, slots=start.slots)
-        for rank, start in enumerate(warming_branches(n_branches, draft_len), start=1)
-    ]
 
 
 def _found(line: Line, out: LikelyOut) -> Likely:

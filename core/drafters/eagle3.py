@@ -9,19 +9,27 @@ Source: Li et al. 2025, "EAGLE-3"; tensor names as published by SafeAILab.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
-from specmon.core.drafters.line import Likely, Line, Lines, likely_by_steps, propose_by_steps
+from specmon.core.drafters.line import Again, Likely, Line, Lines, likely_by_steps, propose_by_steps
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import MAX_ROWS, BranchStart, Pick, warming_branches
+from specmon.core.models.passes import (
+    MAX_ROWS,
+    BranchesOut,
+    BranchStart,
+    LikelyOut,
+    Pick,
+    warming_branches,
+    warming_picks,
+)
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
@@ -106,7 +114,6 @@ class Eagle3Stepper:
 
     lag = 1
     corrects = True
-    one_piece = False
 
     def __init__(
         self, head: Eagle3Head, kv: KvCache, label: str, drafts: StreamedEagle3 | None = None
@@ -121,6 +128,10 @@ class Eagle3Stepper:
             weight_bytes=head.weight_bytes,
             kv_bytes_per_token=kv.bytes_per_token,
         )
+
+    @property
+    def one_piece(self) -> bool:
+        return self._drafts is not None
 
     def take_in(self, tokens: list[int], first: int, features_ND: Tensor | None) -> None:
         """Append confirmed tokens at positions first … with the target's features one position before each."""
@@ -165,7 +176,7 @@ class Eagle3Stepper:
     def warm(self, draft_len: int, *, guesses: bool, progress: Progress, n_branches: int = 0) -> None:
         """Draft once after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn.
 
-        With `guesses` also what SSD does: feed them alone, find likely tokens, draft the `n_branches` of a round, move one.
+        With `guesses` also what SSD does: draft the `n_branches` of a round, with tokens fed again before, and move one.
         """
         if self._drafts is None:
             return
@@ -180,19 +191,31 @@ class Eagle3Stepper:
                 progress(f"capturing graphs: draft {draft_len} after {after}", (n_rows - 1) / most)
             nothing = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
             line = self.draft([0] * n_rows, self.lag, nothing, draft_len, guesses=guesses)
-            if guesses:
+            again = Again(tokens=[0] * n_rows, first=self.lag, features_RF=nothing)
+            if guesses and 0 < n_branches <= MAX_ROWS:
+                self._warm_branches(line, draft_len, n_branches, again, progress)
+            elif guesses:
                 self.draft([0] * n_rows, self.lag, nothing, 0, guesses=True)
         if not guesses:
             return
-        if self._drafts.captures:
-            progress(f"capturing graphs: likely tokens after {draft_len}", 1.0)
-        self.likely(line, self.lag + most, n_branches + 1)  # one outcome may get all branches
         self.move(list(range(1, 1 + draft_len)), 1)
+        if n_branches <= MAX_ROWS:
+            return
+        self.likely(line, self.lag + most, n_branches + 1)  # one outcome may get all branches
         for batch, done in enumerate(range(0, n_branches, MAX_ROWS)):
-            count = min(n_branches - done, MAX_ROWS)
-            if self._drafts.captures:
-                progress(f"capturing graphs: {count} branch{'es' * (count > 1)} of {draft_len}", 1.0)
-            self.branches(warming_branches(count, draft_len), line.carries[:1] * count, draft_len, batch)
+            starts = warming_branches(min(n_branches - done, MAX_ROWS), draft_len)
+            self.branches(starts, line.carries[:1] * len(starts), draft_len, batch)
+
+    def _warm_branches(
+        self, line: Line, draft_len: int, n_branches: int, again: Again, progress: Progress
+    ) -> None:
+        """Branches off a draft, and off an adopted branch whose tokens are fed again."""
+        picks = warming_picks(n_branches, draft_len)
+        for fed, at in ((None, "a draft"), (again, f"a branch and {len(again.tokens)} more")):
+            if self._drafts is not None and self._drafts.captures:
+                progress(f"capturing graphs: {n_branches} branches of {draft_len} off {at}", 1.0)
+            off = replace(line, logits=list(line.logits), carries=list(line.carries))
+            self.likely_branches(off, self.lag + 1, n_branches + 1, picks, draft_len, fed)
 
     def step(
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement
@@ -205,12 +228,10 @@ class Eagle3Stepper:
         """The likeliest tokens after each place of a line, its last token fed where that has no slot yet."""
         if self._drafts is None:
             return likely_by_steps(self, line, n_context, count)
-        token = line.tokens[-1] if line.fed < len(line.tokens) else None
-        slot = n_context + len(line.tokens) - 1 - self.lag
-        out, carries_PD = self._drafts.likely(line.logits, _known(line.carries), token, slot, count)
-        line.logits, line.carries = list(torch.split(out.logits_PV, 1)), list(torch.split(carries_PD, 1))
-        line.fed = len(line.tokens)
-        return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches)
+        out, carries_PD = self._drafts.likely(
+            line.logits, _known(line.carries), *self._unfed(line, n_context), count
+        )
+        return _found(line, out, carries_PD)
 
     def branches(
         self, starts: list[BranchStart], carries: list[Tensor | None], count: int, batch: int
@@ -218,17 +239,21 @@ class Eagle3Stepper:
         """Draft `count` tokens along each branch, where kernels do so in one piece."""
         if self._drafts is None:
             return None
-        out, carries_KBD = self._drafts.branches(starts, _known(carries), count, batch)
-        return Lines(
-            tokens=out.tokens,
-            probs=out.probs,
-            logits_KBV=out.logits_KBV,
-            carries_KBD=carries_KBD,
-            launches=out.launches,
-        )
+        return _lines(*self._drafts.branches(starts, _known(carries), count, batch))
 
-    def likely_branches(self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int) -> None:
-        """A head's branches begin with carries, which are read between the two."""
+    def likely_branches(
+        self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int, again: Again | None
+    ) -> tuple[Likely, Lines] | None:
+        """Likely tokens and branches that begin with them, where one batch holds those; None where it does not."""
+        if self._drafts is None or not 0 < len(picks) <= MAX_ROWS or count > self.model.head.out_features:
+            return None
+        fed = None if again is None else (again.tokens, again.first - self.lag, again.features_RF)
+        if fed is not None:
+            line.logits[0], line.carries[0] = self._drafts.after_again(len(fed[0]))
+        likely, carries_PD, branches, carries_KBD = self._drafts.likely_branches(
+            line.logits, _known(line.carries), *self._unfed(line, n_context), count, picks, steps, fed
+        )
+        return _found(line, likely, carries_PD), _lines(branches, carries_KBD)
 
     def move(self, slots: list[int], first: int) -> int | None:
         """Move a branch's slots to the main line."""
@@ -242,12 +267,34 @@ class Eagle3Stepper:
     def token_ids(self, indices: Tensor) -> Tensor:
         return self.model.to_target[indices]
 
+    def _unfed(self, line: Line, n_context: int) -> tuple[int | None, int]:
+        """The line's last token where that has no slot yet, and its slot."""
+        token = line.tokens[-1] if line.fed < len(line.tokens) else None
+        return token, n_context + len(line.tokens) - 1 - self.lag
+
 
 def _as_many(features_ND: Tensor | None, tokens: list[int]) -> Tensor:
     """The features, one a token. Raises: ValueError."""
     if features_ND is None or len(features_ND) != len(tokens):
         raise ValueError(f"{len(tokens)} tokens need as many features")
     return features_ND
+
+
+def _found(line: Line, out: LikelyOut, carries_PD: Tensor) -> Likely:
+    """The likely tokens; the line's last token is fed now."""
+    line.logits, line.carries = list(torch.split(out.logits_PV, 1)), list(torch.split(carries_PD, 1))
+    line.fed = len(line.tokens)
+    return Likely(tokens=out.tokens, probs=out.probs, launches=out.launches)
+
+
+def _lines(out: BranchesOut, carries_KBD: Tensor) -> Lines:
+    return Lines(
+        tokens=out.tokens,
+        probs=out.probs,
+        logits_KBV=out.logits_KBV,
+        carries_KBD=carries_KBD,
+        launches=out.launches,
+    )
 
 
 def _known(carries: list[Tensor | None]) -> list[Tensor]:

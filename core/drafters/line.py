@@ -68,9 +68,12 @@ class Stepper(Protocol):
         ...
 
     def likely_branches(
-        self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int
+        self, line: Line, n_context: int, count: int, picks: list[Pick], steps: int, again: Again | None
     ) -> tuple[Likely, Lines] | None:
-        """Where `one_piece`: `likely`, and `branches` that begin with what it found; None where they do not fit in it."""
+        """Where `one_piece`: `likely`, and `branches` that begin with what it found; None where they do not fit in it.
+
+        `again` is fed before, where the stepper corrects.
+        """
         ...
 
     def move(self, slots: list[int], first: int) -> int | None:
@@ -80,6 +83,18 @@ class Stepper(Protocol):
     def token_ids(self, indices: Tensor) -> Tensor:
         """Target token ids of vocabulary indices (an EAGLE-3 head has a vocabulary of its own)."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """Confirmed tokens at positions first …, fed again as the target's features for them are known now.
+
+    What comes after the last of them takes the first place of a line.
+    """
+
+    tokens: list[int]
+    first: int
+    features_RF: Tensor
 
 
 @dataclass

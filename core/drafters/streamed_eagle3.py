@@ -3,7 +3,8 @@
 A draft begins with rows that have real features, which `fc` widens to the head's size; each further step is one row, fed
 with the winner before it and paired with the residual it left, its carry. Tokens, features and the first slot are read from
 static addresses, and a draft's rows lie one after the other: the residual after row i is in place i, so that features are
-never copied. A branch begins with a carry of the line it leaves.
+never copied. A branch begins with a carry of the line it leaves, and with a likely token that the same graph has found; tokens
+of an adopted branch are fed again, with real features, before it looks for those.
 Shapes: R rows, B branches, K steps, P places of a line, D hidden size, F features (taps · D), V' the head's vocabulary.
 """
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from specmon.core.drafters.eagle3 import Eagle3Head
 from specmon.core.models.cursors import REACH, BranchShape, BranchTables, Cursors
 from specmon.core.models.kv import KvCache
-from specmon.core.models.likely import LikelyShape, LikelyTokens
+from specmon.core.models.likely import LikelyShape, LikelyTokens, Picks
 from specmon.core.models.matmuls import eagle3_matmuls
 from specmon.core.models.moves import SlotMoves
 from specmon.core.models.passes import (
@@ -27,13 +28,14 @@ from specmon.core.models.passes import (
     BranchesOut,
     BranchStart,
     LikelyOut,
+    Pick,
     check_branches,
     check_chain,
     check_places,
 )
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
-from specmon.kernels.attention.split import Branched, Merge, SplitAttention, merge_for
+from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.eagle3.launch import collect, pair
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.stream.launch import HeadMatmul, Normed, gather
@@ -65,6 +67,16 @@ class _Draft:
     steps: int
     guesses: bool
     merge: Merge
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """Rows fed again (0: none), likely tokens and the branches that begin with them."""
+
+    n_again: int
+    again_merge: Merge
+    likely: LikelyShape
+    branches: BranchShape
 
 
 class StreamedEagle3:
@@ -119,6 +131,12 @@ class StreamedEagle3:
         self._entered = torch.zeros(ROWS, width, device=device)  # the carries that branches begin with
         self._carry_addresses = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._carry_addresses_here = self._carry_addresses.numpy()
+        self._entry_addresses = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
+        self._entry_addresses_here = self._entry_addresses.numpy()
+        self._picks = Picks(device)
+        self._again_tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
+        self._again_tokens_here = self._again_tokens.numpy()
+        self._again_cursors = Cursors(device)
         self._branch_logits: dict[tuple[int, int], Tensor] = {}
         self._branch_carries: dict[tuple[int, int], Tensor] = {}
 
@@ -137,14 +155,9 @@ class StreamedEagle3:
         """
         n_rows = len(tokens)
         check_chain(n_rows, steps)
-        if features_RF.shape != (n_rows, self._features.shape[1]):
-            raise ValueError(
-                f"{n_rows} tokens need features [{n_rows}, {self._features.shape[1]}], not {list(features_RF.shape)}"
-            )
-        near = features_RF.to(self._device, torch.float32).contiguous()  # alive until the result is there
+        near = self._near(features_RF, n_rows)  # alive until the result is there
         self._tokens_here[:n_rows] = tokens
         self._cursors.start_at(slot)
-        self._address[0] = near.data_ptr()
         if guesses:
             self._logit_buffer()  # made before anything is counted or captured
         shape = _Draft(n_rows, steps, guesses, merge_for(slot + n_rows + steps - 1))
@@ -171,21 +184,10 @@ class StreamedEagle3:
         of all places, which stay until likely tokens are next asked for.
         Raises: ValueError for no place or more than 16.
         """
-        check_places(seen, token)
-        if self._likely is None:
-            head = self._head
-            self._likely = LikelyTokens(head.head.out_features, self._device, head.to_target)
-        shape = self._likely.start_at(seen, count, None if token is None else slot)
-        self._carry_addresses_here[: len(carries)] = [carry.data_ptr() for carry in carries]
-        if token is not None:
-            self._tokens_here[0] = token
-            self._cursors.start_at(slot)
-        launches = self._replays.run(shape, partial(self._enqueue_likely, shape, self._likely))
+        shape, likely = self._start_likely(seen, carries, token, slot, count)
+        launches = self._replays.run(shape, partial(self._enqueue_likely, shape, likely))
         self._replays.wait()
-        tokens, probs = self._likely.here(shape.n_places, count)
-        rows = self._likely.rows[: shape.n_places]
-        out = LikelyOut(tokens=tokens, probs=probs, logits_PV=rows, launches=launches)
-        return out, self._line[: shape.n_places]
+        return self._likely_out(shape, likely, count, launches)
 
     def branches(
         self, starts: Sequence[BranchStart], carries: Sequence[Tensor], steps: int, batch: int
@@ -195,18 +197,101 @@ class StreamedEagle3:
         Returns: also the carries [K, B, D] that came with the logits.
         Raises: ValueError for branches or steps that cannot be.
         """
+        shape = self._start_branches(starts, steps, batch)
+        self._tokens_here[: len(starts)] = [start.token for start in starts]
+        self._entry_addresses_here[: len(starts)] = [carry.data_ptr() for carry in carries]
+        launches = self._replays.run(shape, partial(self._enqueue_branches, shape, self._tokens))
+        self._replays.wait()
+        return self._branches_out(shape, launches)
+
+    def likely_branches(
+        self,
+        seen: Sequence[Tensor],
+        carries: Sequence[Tensor],
+        token: int | None,
+        slot: int,
+        count: int,
+        picks: Sequence[Pick],
+        steps: int,
+        again: tuple[list[int], int, Tensor] | None = None,
+    ) -> tuple[LikelyOut, Tensor, BranchesOut, Tensor]:
+        """`likely`, then `branches` that begin with tokens it found: one piece of work.
+
+        `again`: up to 16 tokens, the slot of the first and the features [R, F] before each, fed before all that; the
+        line's first place is then `after_again`. Returns and raises: as those two.
+        """
+        likely_shape, likely = self._start_likely(seen, carries, token, slot, count)
+        self._picks.start_at(picks)
+        row_bytes = self._line.stride(0) * self._line.element_size()
+        self._entry_addresses_here[: len(picks)] = [
+            self._line.data_ptr() + pick.place * row_bytes for pick in picks
+        ]
+        n_again, merge, copied = 0, UNTILED, False
+        if again is not None:
+            tokens, first, features_RF = again
+            n_again, merge = len(tokens), merge_for(first + len(tokens))
+            check_chain(n_again, 1)
+            near = self._near(features_RF, n_again)  # alive until the result is there
+            copied = near is not features_RF
+            self._again_tokens_here[:n_again] = tokens
+            self._again_cursors.start_at(first)
+            self._logit_buffer()
+        shape = _Whole(n_again, merge, likely_shape, self._start_branches(picks, steps, 0))
+        launches = self._replays.run(shape, partial(self._enqueue_whole, shape, likely))
+        self._replays.wait()
+        out, line = self._likely_out(
+            likely_shape, likely, count, None if launches is None else launches + copied
+        )
+        return out, line, *self._branches_out(shape.branches, None if launches is None else 0)
+
+    def after_again(self, n_rows: int) -> tuple[Tensor, Tensor]:
+        """Where `n_rows` rows that are fed again leave the logits [1, V'] after the last, and its carry [1, D]."""
+        last = slice(n_rows - 1, n_rows)
+        return self._logit_buffer()[last], self._residual[last]
+
+    def _near(self, features_RF: Tensor, n_rows: int) -> Tensor:
+        """Features where the device reads them, from an address that it is told. Raises: ValueError for another shape."""
+        if features_RF.shape != (n_rows, self._features.shape[1]):
+            raise ValueError(
+                f"{n_rows} tokens need features [{n_rows}, {self._features.shape[1]}], not {list(features_RF.shape)}"
+            )
+        near = features_RF.to(self._device, torch.float32).contiguous()
+        self._address[0] = near.data_ptr()
+        return near
+
+    def _start_likely(
+        self, seen: Sequence[Tensor], carries: Sequence[Tensor], token: int | None, slot: int, count: int
+    ) -> tuple[LikelyShape, LikelyTokens]:
+        check_places(seen, token)
+        if self._likely is None:
+            head = self._head
+            self._likely = LikelyTokens(head.head.out_features, self._device, head.to_target)
+        self._carry_addresses_here[: len(carries)] = [carry.data_ptr() for carry in carries]
+        if token is not None:
+            self._tokens_here[0] = token
+            self._cursors.start_at(slot)
+        return self._likely.start_at(seen, count, None if token is None else slot), self._likely
+
+    def _likely_out(
+        self, shape: LikelyShape, likely: LikelyTokens, count: int, launches: int | None
+    ) -> tuple[LikelyOut, Tensor]:
+        tokens, probs = likely.here(shape.n_places, count)
+        rows = likely.rows[: shape.n_places]
+        out = LikelyOut(tokens=tokens, probs=probs, logits_PV=rows, launches=launches)
+        return out, self._line[: shape.n_places]
+
+    def _start_branches(self, starts: Sequence[BranchStart | Pick], steps: int, batch: int) -> BranchShape:
         check_branches(starts, steps, self._kv.n_slots)
-        n_rows, key = len(starts), (steps, batch)
-        self._tokens_here[:n_rows] = [start.token for start in starts]
-        shape = self._branch_tables.start_at(starts, steps, batch)
-        self._carry_addresses_here[:n_rows] = [carry.data_ptr() for carry in carries]
+        key = steps, batch
         if key not in self._branch_logits:  # made before anything is counted or captured
             n_tokens, width = self._head.head.out_features, self._residual.shape[1]
             self._branch_logits[key] = torch.zeros(steps, ROWS, n_tokens, device=self._device)
             self._branch_carries[key] = torch.zeros(steps, ROWS, width, device=self._device)
-        launches = self._replays.run(shape, partial(self._enqueue_branches, shape))
-        self._replays.wait()
-        won = self._won.won
+        return self._branch_tables.start_at(starts, steps, batch)
+
+    def _branches_out(self, shape: BranchShape, launches: int | None) -> tuple[BranchesOut, Tensor]:
+        won, steps, n_rows = self._won.won, shape.steps, shape.n_rows
+        key = steps, shape.batch
         out = BranchesOut(
             tokens=won.tokens[:steps, :n_rows].T.tolist(),
             probs=won.probs[:steps, :n_rows].T.tolist(),
@@ -230,7 +315,22 @@ class StreamedEagle3:
             tokens, features, n_rows, at = won.tokens, residual[n_rows - 1 :], 1, at + n_rows
         self._won.bring(shape.steps)
 
-    def _enqueue_likely(self, shape: LikelyShape, likely: LikelyTokens) -> None:
+    def _enqueue_whole(self, shape: _Whole, likely: LikelyTokens) -> None:
+        if shape.n_again:
+            self._enqueue_again(shape.n_again, shape.again_merge)
+        self._picks.enqueue(self._enqueue_likely(shape.likely, likely), shape.branches.n_rows)
+        self._enqueue_branches(shape.branches, self._picks.tokens)
+
+    def _enqueue_again(self, n_rows: int, merge: Merge) -> None:
+        self._again_cursors.begin()
+        collect(self._address, self._features, n_rows)
+        features, rows, won = self._head.fc(self._features), self._again_cursors.first, self._won.near(0)
+        logits = self._logit_buffer()
+        self._pass(
+            self._again_tokens, features, self._residual, rows, n_rows, won, logits, merge, first=n_rows - 1
+        )
+
+    def _enqueue_likely(self, shape: LikelyShape, likely: LikelyTokens) -> Tensor:
         n_seen, line = shape.n_seen, self._line
         if shape.feeds:
             self._cursors.begin()
@@ -238,12 +338,12 @@ class StreamedEagle3:
         if shape.feeds:
             rows, won, logits = self._cursors.first, self._won.here(0), likely.rows[n_seen:]
             self._pass(self._tokens, line[n_seen - 1 :], line[n_seen:], rows, 1, won, logits, shape.merge)
-        likely.enqueue(n_seen, shape.n_places)
+        return likely.enqueue(n_seen, shape.n_places)
 
-    def _enqueue_branches(self, shape: BranchShape) -> None:
+    def _enqueue_branches(self, shape: BranchShape, tokens: Tensor) -> None:
         self._branch_tables.begin()
-        gather(self._carry_addresses, self._entered, shape.n_rows)
-        tokens, features, key = self._tokens, self._entered, (shape.steps, shape.batch)
+        gather(self._entry_addresses, self._entered, shape.n_rows)
+        features, key = self._entered, (shape.steps, shape.batch)
         for step in range(shape.steps):
             won, residual = self._won.near(step), self._branch_carries[key][step]
             rows, logits = self._branch_tables[step], self._branch_logits[key][step]

@@ -244,6 +244,14 @@ def warming_branches(count: int, steps: int) -> list[BranchStart]:
     return [BranchStart(prefix=1, token=0, slots=range(slot, slot + steps)) for slot in first]
 
 
+def warming_picks(n_branches: int, draft_len: int) -> list[Pick]:
+    """Branches off an empty line."""
+    return [
+        Pick(place=0, rank=rank, proposed=-1, prefix=start.prefix, slots=start.slots)
+        for rank, start in enumerate(warming_branches(n_branches, draft_len), start=1)
+    ]
+
+
 def check_places(seen: Sequence[Tensor], token: int | None) -> int:
     """How many places there are. Raises: ValueError for none or more than 16."""
     n_places = len(seen) + (token is not None)
