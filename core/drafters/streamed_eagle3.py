@@ -3,7 +3,7 @@
 A draft begins with rows that have real features, which `fc` widens to the head's size; each further step is one row, fed
 with the winner before it and paired with the residual it left, its carry. Tokens, features and the first slot are read from
 static addresses, and a draft's rows lie one after the other: the residual after row i is in place i, so that features are
-never copied. A branch begins with a carry of the line it leaves, and with a likely token that the same graph has found; tokens
+never copied. A branch begins with a carry of the line it leaves and a likely token that the same graph has found; tokens
 of an adopted branch are fed again, with real features, before it looks for those.
 Shapes: R rows, B branches, K steps, P places of a line, D hidden size, F features (taps · D), V' the head's vocabulary.
 """

@@ -332,7 +332,9 @@ def test_a_draft_is_one_launch_once_it_is_captured(head: Eagle3Head, features_of
 
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a CUDA device")
-def test_branches_are_one_graph_with_all_that_comes_before_them(head: Eagle3Head, features_of: Features) -> None:
+def test_branches_are_one_graph_with_all_that_comes_before_them(
+    head: Eagle3Head, features_of: Features
+) -> None:
     """Likely tokens and branches; after a hit the move, then the accepted tokens fed again with those."""
     kv = cache(head.config)
     stepper = Eagle3Stepper(head, kv, "tiny", StreamedEagle3(head, kv))
