@@ -77,6 +77,12 @@ class Lane(Event, frozen=True, kw_only=True, tag="Lane"):
     url: str | None = None
     server: str | None = None
 
+    @property
+    def n_target_devices(self) -> int:
+        """The first so many of `devices` hold the target, in even shares where they are several."""
+        drafting = self.decoder != "ar"
+        return max(1, len(self.devices) - drafting)
+
 
 class Vocabulary(Event, frozen=True, kw_only=True, tag="Vocabulary"):
     """Text of token ids used so far that no earlier `Vocabulary` gave; a closed file holds one, near its start."""

@@ -64,9 +64,9 @@ def survey(gpu_uuids: tuple[str, ...] | None = None) -> Machine:
 
 
 def resolve_devices(wanted: str, machine: Machine | None = None) -> ResolvedDevices:
-    """Turn a `--devices` value ("auto" or one or two names) into devices of this machine.
+    """Turn a `--devices` value ("auto" or names) into devices of this machine: the target's, then the draft's.
 
-    Raises: UsageError for a device that does not exist, more than two, or two of different kinds.
+    Raises: UsageError for a device that does not exist, or several of different kinds.
     """
     machine = machine or survey()
     if wanted.strip() == "auto":
@@ -78,14 +78,15 @@ def resolve_devices(wanted: str, machine: Machine | None = None) -> ResolvedDevi
                 f"There is no device {name!r} on this machine.",
                 f"It has {', '.join(machine.devices)}; or say auto.",
             )
-    if len(names) > 2:
-        raise UsageError(f"{len(names)} devices are given.", "Give one or two: the target's and the draft's.")
     if len({name.split(":")[0] for name in names}) > 1:
-        raise UsageError(
-            f"{' and '.join(names)} are of different kinds.", "Give two CUDA devices or two CPU cores."
-        )
+        raise UsageError(f"{' and '.join(names)} are of different kinds.", "Give CUDA devices or CPU cores.")
     busy = [f"{name} is in use by other processes too." for name in names if _is_busy(machine.devices[name])]
     return ResolvedDevices(names=names, notes=tuple(busy))
+
+
+def target_devices(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a lane's devices that hold the target: the first, and of more than two all but the last."""
+    return names[:1] if len(names) <= 2 else names[:-1]
 
 
 def _choose(machine: Machine) -> ResolvedDevices:

@@ -12,9 +12,12 @@ NS_PER_S = 1_000_000_000
 def target_bytes(lane: Lane, kv_len: int) -> int | None:
     """Bytes one target forward pass must read with `kv_len` positions cached, however many rows it has.
 
-    Returns: weights + KV in bytes; None where the lane does not say how large they are.
+    Returns: weights + KV in bytes, on the first device where several share the weights; None where the lane does not say
+    how large they are.
     """
-    return _pass_bytes(lane.target_weight_bytes, lane.kv_bytes_per_token, kv_len)
+    whole = lane.target_weight_bytes
+    share = None if whole is None else -(-whole // lane.n_target_devices)
+    return _pass_bytes(share, lane.kv_bytes_per_token, kv_len)
 
 
 def draft_bytes(lane: Lane, kv_len: int) -> int | None:

@@ -22,6 +22,7 @@ from specmon.core.drafters.link import DraftLink, WorkerLink
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
+from specmon.core.hardware import target_devices
 from specmon.core.models.pool import ModelPool, Progress
 from specmon.core.models.queued import QueuedRounds
 
@@ -51,14 +52,20 @@ class DecodeLane:
         check_config(config)
         self.config, self._clock = config, clock
         devices = tuple(config.devices.split(","))
-        self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
+        self._target_devices = target_devices(devices)
+        self._devices = self._target_devices if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._link = link
         self._queued: QueuedRounds | None = None
         if config.decoder != "ar" and link is None:
             self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {}, progress)
         try:
             self._loaded = pool.target(
-                config.target, config.recipe, self._devices[0], progress, config.backend
+                config.target,
+                config.recipe,
+                self._devices[0],
+                progress,
+                config.backend,
+                self._target_devices[1:],
             )
             self._target = Target(self._loaded, self._devices[0], graphs=config.graphs)
             self._device_clock = open_clock(self._devices[0], clock) if self._loaded.streamed else None
@@ -260,14 +267,20 @@ class DecodeLane:
             chunks=tuple(chunks),
             token_one=part.choice,
             text=text.push(part.choice),
-            spans=tuple(Span(0, "main", "prefill", c.t0, c.t1, 0) for c in chunks),
-            bytes=(self._prefill_bytes(chunks),),
+            spans=tuple(
+                Span(device, "main", "prefill", c.t0, c.t1, 0)
+                for c in chunks
+                for device in range(len(self._target_devices))
+            ),
+            bytes=self._prefill_bytes(chunks),
         )
 
-    def _prefill_bytes(self, chunks: list[PrefillChunk]) -> DeviceBytes:
+    def _prefill_bytes(self, chunks: list[PrefillChunk]) -> tuple[DeviceBytes, ...]:
         positions = sum(chunk.start + chunk.length for chunk in chunks)
+        first, *others = (len(chunks) * weights for weights in self._target.model.weight_bytes_by_device)
         kv_bytes = positions * self._target.kv.bytes_per_token
-        return DeviceBytes(0, len(chunks) * self._target.model.weight_bytes, kv_bytes, 0)
+        shared = (DeviceBytes(i, weights, 0, 0) for i, weights in enumerate(others, start=1))
+        return DeviceBytes(0, first, kv_bytes, 0), *shared
 
     def _run(
         self,
@@ -297,7 +310,7 @@ class DecodeLane:
             pending=token_one,
             started=started,
             taps=info.tap_layers if info else (),
-            draft_device=len(self._devices) - 1,
+            draft_device=len(self._devices) - 1 if self._link else 0,
             drafter=info.kind if info else None,
             device_clock=self._device_clock,
         )

@@ -169,7 +169,8 @@ class Run:
         sheet.kv_len = len(self.target.held)
         clock = self._device_clock
         began, ended = clock.within(verified.rows.ran, t0, t1) if clock is not None else (t0, t1)
-        sheet.span(0, "verify", began, ended)
+        for device in range(self.target.model.n_devices):
+            sheet.span(device, "verify", began, ended)
         sheet.span(0, "accept", t1 if settled is None else ended, sheet.t1)
         features = verified.rows.features_RF
         features = features[: len(emitted)] if features is not None else None
@@ -214,7 +215,7 @@ class Run:
         sheet.emitted, sheet.text = tuple(emitted), tuple(text)
         sheet.bonus = verified.choices[accepted_len] if len(emitted) > accepted_len else None
         sheet.margin = verified.rows.margin(accepted_len)
-        sheet.target_weight_bytes = self.target.model.weight_bytes
+        sheet.target_weight_bytes = self.target.model.weight_bytes_by_device
         positions = len(self.target.held) + len(verified.choices)
         sheet.target_launches = verified.launches
         sheet.target_kv_bytes = positions * self.target.kv.bytes_per_token

@@ -16,6 +16,7 @@ class Sheet:
     """One round's notes.
 
     `begun`: when the target was started on it. `draft_device` indexes the lane's devices (0: both roles share one).
+    `target_weight_bytes`: on each of the target's devices.
     `clocks`: how the draft device's was measured meanwhile.
     """
 
@@ -39,7 +40,7 @@ class Sheet:
     miss: MissReason | None = None
     fallback: str | None = None
     spans: list[Span] = field(default_factory=list)
-    target_weight_bytes: int = 0
+    target_weight_bytes: tuple[int, ...] = (0,)
     target_kv_bytes: int = 0
     target_handoff_bytes: int = 0
     target_launches: int | None = None
@@ -114,13 +115,13 @@ class Sheet:
         )
 
     def _bytes(self) -> tuple[DeviceBytes, ...]:
-        weights, kv, handoff = self.target_weight_bytes, self.target_kv_bytes, self.target_handoff_bytes
-        work = self.draft_work
-        if self.draft_device:
-            target = DeviceBytes(0, weights, kv, handoff)
-            draft = DeviceBytes(self.draft_device, work.weight_bytes, work.kv_bytes, self.draft_handoff_bytes)
-            return (target, draft)
-        return (DeviceBytes(0, weights + work.weight_bytes, kv + work.kv_bytes, 0),)
+        first, *others = self.target_weight_bytes
+        kv, handoff, work = self.target_kv_bytes, self.target_handoff_bytes, self.draft_work
+        shared = (DeviceBytes(i, weights, 0, 0) for i, weights in enumerate(others, start=1))
+        if not self.draft_device:
+            return DeviceBytes(0, first + work.weight_bytes, kv + work.kv_bytes, 0), *shared
+        draft = DeviceBytes(self.draft_device, work.weight_bytes, work.kv_bytes, self.draft_handoff_bytes)
+        return DeviceBytes(0, first, kv, handoff), *shared, draft
 
 
 def _branch(prepared: Prepared) -> Branch:

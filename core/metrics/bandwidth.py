@@ -139,8 +139,9 @@ def _resident_bytes(turn: TurnMetrics, index: int) -> int | None:
     lane = turn.lane
     kv_len = turn.turn.prompt_tokens + turn.n_tokens
     alone = len(lane.devices) > 1 and not is_cpu(lane.devices[index])
-    target = roofline.target_bytes(lane, kv_len) if index == 0 or not alone else 0
-    has_draft = lane.drafter is not None and (index > 0 or not alone)
+    of_target = index < lane.n_target_devices
+    target = roofline.target_bytes(lane, kv_len) if of_target or not alone else 0
+    has_draft = lane.drafter is not None and not (alone and of_target)
     draft = (roofline.draft_bytes(lane, kv_len) or 0) if has_draft else 0
     return None if target is None else target + draft
 

@@ -114,7 +114,10 @@ def overlap(rounds: Sequence[Round], n_devices: int) -> Overlap | None:
 
 
 def overlap_intervals(rounds: Sequence[Round]) -> tuple[list[Interval], list[Interval]]:
-    """When the target's device (0) and another were both busy: (used, all), as `Overlap` counts them."""
+    """When the target's device (0) and another were both busy: (used, all), as `Overlap` counts them.
+
+    Devices that share a verification pass do not overlap with each other.
+    """
     hits = {r.index for r in rounds if r.hit is not None}
     busy = [span for r in rounds for span in r.spans if span.kind in BUSY_KINDS]
     used = [span for span in busy if span.kind != "branch_draft" or span.for_round - 1 in hits]
@@ -123,7 +126,7 @@ def overlap_intervals(rounds: Sequence[Round]) -> tuple[list[Interval], list[Int
 
 def _both_busy(spans: Sequence[Span]) -> list[Interval]:
     target = merge((s.start, s.end) for s in spans if s.device == 0)
-    others = merge((s.start, s.end) for s in spans if s.device != 0)
+    others = merge((s.start, s.end) for s in spans if s.device != 0 and s.kind != "verify")
     return intersect(target, others)
 
 

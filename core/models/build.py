@@ -20,7 +20,9 @@ from specmon.kernels.linear import (
     Int8Head,
     Int8Linear,
     Linear,
+    ShardedLinear,
     into_huge_pages,
+    row_shares,
 )
 from specmon.kernels.quantise.reference import quantise_channels
 from specmon.kernels.rope.frequencies import inverse_frequencies
@@ -30,16 +32,23 @@ Progress = Callable[[str, float | None], None]
 
 
 def build_transformer(
-    file: TensorFile, recipe: Recipe, device: str, *, max_positions: int, progress: Progress
+    file: TensorFile,
+    recipe: Recipe,
+    device: str,
+    *,
+    max_positions: int,
+    progress: Progress,
+    more_devices: Sequence[str] = (),
 ) -> Transformer:
     """Read every weight of `file` and pack it for `recipe` on `device`.
 
     Args:
         max_positions: length of the rotary table.
+        more_devices: devices that share the matmuls; KV cache, attention and norms stay on the first.
     Raises: SpecmonError for a tensor that is missing, of another shape than the configuration says, or not finite.
     """
     config = file.config
-    builder = Builder(file, recipe, device)
+    builder = Builder(file, recipe, device, more_devices)
     layers = []
     for i in range(config.n_layers):
         progress(f"loading {file.where}", i / config.n_layers)
@@ -54,6 +63,7 @@ def build_transformer(
             "model.embed_tokens.weight" if tied else "lm_head.weight", (config.vocab_size, config.hidden_size)
         ),
         rope=rope_table(config, builder.device, max_positions),
+        n_devices=len(builder.devices),
     )
     into_huge_pages(model.linears())
     return model
@@ -75,10 +85,14 @@ def rope_table(config: ModelConfig, device: torch.device, max_positions: int) ->
 class Builder:
     """Reads tensors of one file and turns them into what the recipe computes with."""
 
-    def __init__(self, file: TensorFile, recipe: Recipe, device: str) -> None:
+    def __init__(
+        self, file: TensorFile, recipe: Recipe, device: str, more_devices: Sequence[str] = ()
+    ) -> None:
         self.file = file
         self.recipe = recipe
-        self.device = torch.device("cpu" if device.startswith("cpu") else device)
+        names = (device, *more_devices)
+        self.devices = tuple(torch.device("cpu" if name.startswith("cpu") else name) for name in names)
+        self.device = self.devices[0]
         self.config = file.config
 
     def layer(self, i: int) -> Layer:
@@ -144,7 +158,13 @@ class Builder:
             return Int8Linear(torch.cat([s.data for s in stored]), torch.cat(scales).flatten(), bias)
         dtype = torch.float32 if fp8 else self.recipe.activation
         weight = torch.cat([self._float(s).to(self.device, dtype) for s in stored])
-        return Fp8Linear(*quantise_channels(weight), bias) if fp8 else DenseLinear(weight, bias)
+        if len(self.devices) == 1:
+            return _float_linear(weight, bias, fp8=fp8)
+        parts = [
+            _float_linear(weight[rows].to(home), None if bias is None else bias[rows].to(home), fp8=fp8)
+            for rows, home in zip(row_shares(len(weight), len(self.devices)), self.devices, strict=True)
+        ]
+        return ShardedLinear(parts, self.devices)
 
     def dense(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """A tensor as floats in the recipe's activation format on the device."""
@@ -180,3 +200,7 @@ class Builder:
             return dequantise_gguf(stored.gguf_type, stored.data)
         except ValueError as bad:
             raise SpecmonError(f"{self.file.where} cannot be used: {bad}.") from bad
+
+
+def _float_linear(weight_NK: Tensor, bias_N: Tensor | None, *, fp8: bool) -> Linear:
+    return Fp8Linear(*quantise_channels(weight_NK), bias_N) if fp8 else DenseLinear(weight_NK, bias_N)

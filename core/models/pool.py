@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specmon.core.models.streamed import StreamedModel
 
 Progress = Callable[[str, float | None], None]
+_Key = tuple[str, str, tuple[str, ...]]
 
 
 def unwatched(what: str, part: float | None) -> None:
@@ -69,13 +70,19 @@ class ModelPool:
     def __init__(self, cache_dir: Path | None = None) -> None:
         self.cache_dir = cache_dir or paths.cache_dir()
         self._sources: dict[str, tuple[Source, Tokenizer]] = {}
-        self._models: dict[tuple[str, str, str], Transformer] = {}
-        self._streamed: dict[tuple[tuple[str, str, str], str], StreamedModel | None] = {}
+        self._models: dict[_Key, Transformer] = {}
+        self._streamed: dict[tuple[_Key, str], StreamedModel | None] = {}
 
     def target(
-        self, name: str, recipe: str, device: str, progress: Progress, backend: str = "auto"
+        self,
+        name: str,
+        recipe: str,
+        device: str,
+        progress: Progress,
+        backend: str = "auto",
+        more_devices: tuple[str, ...] = (),
     ) -> LoadedModel:
-        """Load target `name`, or share it.
+        """Load target `name` on `device`, its matmuls shared with `more_devices`, or share what is loaded.
 
         Raises: SpecmonError or UsageError, as `open_model`, `resolve_recipe` and `build_transformer`.
         """
@@ -84,12 +91,18 @@ class ModelPool:
             opened = open_model(name, self.cache_dir)
             self._sources[name] = opened, opened.tokenizer()
         source, tokenizer = self._sources[name]
-        chosen = resolve_recipe(recipe, device, source.file, backend)
+        chosen = resolve_recipe(recipe, device, source.file, backend, n_devices=1 + len(more_devices))
         context = source.file.config.served_context
-        key = (name, chosen.name, "cpu" if device.startswith("cpu") else device)
+        homes = tuple("cpu" if at.startswith("cpu") else at for at in (device, *more_devices))
+        key = (name, chosen.name, homes)
         if key not in self._models:
             self._models[key] = build_transformer(
-                source.file, chosen, device, max_positions=context + 64, progress=progress
+                source.file,
+                chosen,
+                device,
+                max_positions=context + 64,
+                progress=progress,
+                more_devices=more_devices,
             )
         if (key, chosen.backend) not in self._streamed:
             self._streamed[key, chosen.backend] = stream(self._models[key], chosen)

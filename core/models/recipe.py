@@ -25,14 +25,24 @@ class Recipe:
     backend: str = REFERENCE.label
 
 
-def resolve_recipe(name: str, device: str, file: TensorFile, backend: str = "auto") -> Recipe:
+def resolve_recipe(
+    name: str, device: str, file: TensorFile, backend: str = "auto", *, n_devices: int = 1
+) -> Recipe:
     """The recipe `name` on `device` for the weights in `file`; "auto" is q4 on a CPU for Q4_1 weights, else bf16.
 
-    `backend` is "auto" or one of `kernels.registry`.
+    `backend` is "auto" or one of `kernels.registry`. `n_devices` that share the matmuls need a recipe of floats and plain
+    torch.
     Raises: UsageError for a name that is unknown or cannot work here.
     """
     check_recipe(name, backend)
     on_cpu = device.startswith("cpu")
+    if n_devices > 1:
+        if name == "q4" or backend not in ("auto", REFERENCE.name):
+            raise UsageError(
+                "A target on several devices runs in bf16, fp32 or fp8 on the reference backend.",
+                "Give two devices for other kernels: the target's and the draft's.",
+            )
+        name, backend = "bf16" if name == "auto" else name, REFERENCE.name
     if name == "auto":
         name = "q4" if on_cpu and _holds_q4_1(file) else "bf16"
     if name == "q4" and not on_cpu:

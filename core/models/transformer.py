@@ -17,7 +17,7 @@ from torch import Tensor
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
 from specmon.core.models.placement import Placement, append
-from specmon.kernels.linear import Linear
+from specmon.kernels.linear import Linear, bytes_by_device
 from specmon.kernels.rmsnorm.reference import rmsnorm
 from specmon.kernels.rope.reference import RopeTable, apply_rope
 from specmon.kernels.swiglu.reference import swiglu
@@ -112,8 +112,10 @@ class Transformer:
         norm: Tensor,
         head: Linear,
         rope: RopeTable,
+        n_devices: int = 1,
     ) -> None:
         self.config = config
+        self.n_devices = n_devices
         self.embedding_VD = embedding_VD
         self.layers = tuple(layers)
         self.norm = norm
@@ -124,7 +126,13 @@ class Transformer:
     @cached_property
     def weight_bytes(self) -> int:
         """Bytes of weights one forward pass reads (the embedding is a look-up of a few rows and is left out)."""
-        return sum(linear.weight_bytes for linear in self.linears()) + self.norm.nbytes
+        return sum(self.weight_bytes_by_device)
+
+    @cached_property
+    def weight_bytes_by_device(self) -> tuple[int, ...]:
+        """`weight_bytes` on each of the devices that share the matmuls."""
+        first, *others = bytes_by_device(self.linears(), self.n_devices)
+        return first + self.norm.nbytes, *others
 
     def linears(self) -> list[Linear]:
         per_layer = [(y.attention.qkv, y.attention.o, y.mlp.gate_up, y.mlp.down) for y in self.layers]

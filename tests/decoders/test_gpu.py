@@ -334,3 +334,16 @@ def test_capturing_says_what_it_captures(tiny: TinyModels, bench: Bench) -> None
         "capturing graphs: verify 1 row",
         "capturing graphs: verify 4 rows",
     ]
+
+
+@pytest.mark.gpu2
+@pytest.mark.parametrize("recipe", ["fp32", "bf16", "fp8"])
+def test_target_shared_by_two_gpus_emits_the_tokens_of_one(
+    tiny: TinyModels, bench: Bench, recipe: str
+) -> None:
+    """A draft would have the last device; AR needs none, so that two GPUs do."""
+    shared = bench.lane(tiny.target(), devices="cuda:0,cuda:1,cuda:1", recipe=recipe)
+    assert shared.lane.describe(0, 0).devices == ("cuda:0", "cuda:1")
+
+    one = bench.lane(tiny.target(), devices="cuda:0", recipe=recipe, backend="reference")
+    assert shared.decode(max_new_tokens=40).tokens == one.decode(max_new_tokens=40).tokens

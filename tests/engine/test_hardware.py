@@ -9,7 +9,7 @@ import pytest
 from specmon.core import hardware
 from specmon.core.errors import UsageError
 from specmon.core.events import DeviceInfo
-from specmon.core.hardware import Machine, link_between, resolve_devices, survey, usable_cores
+from specmon.core.hardware import Machine, link_between, resolve_devices, survey, target_devices, usable_cores
 
 
 def machine(n_cores: int = 2, gpu_processes: tuple[int | None, ...] = ()) -> Machine:
@@ -50,10 +50,23 @@ def test_auto_takes_two_gpus_else_one_else_cores(found, names, notes):
         ("cpu:1,cpu:0", ("cpu:1", "cpu:0")),
         (" cuda:1 , cuda:0 ", ("cuda:1", "cuda:0")),
         ("cuda:0,cuda:0", ("cuda:0",)),
+        ("cpu:2,cpu:0,cpu:1", ("cpu:2", "cpu:0", "cpu:1")),
     ],
 )
 def test_named_devices_are_taken_in_their_order(wanted, names):
-    assert resolve_devices(wanted, machine(2, (0, 0))).names == names
+    assert resolve_devices(wanted, machine(3, (0, 0))).names == names
+
+
+@pytest.mark.parametrize(
+    ("names", "of_target"),
+    [
+        (("cuda:0",), ("cuda:0",)),
+        (("cuda:0", "cuda:1"), ("cuda:0",)),
+        (("cuda:0", "cuda:1", "cuda:2"), ("cuda:0", "cuda:1")),
+    ],
+)
+def test_the_draft_has_the_last_of_several_devices(names, of_target):
+    assert target_devices(names) == of_target
 
 
 @pytest.mark.parametrize(
@@ -65,7 +78,7 @@ def test_named_devices_are_taken_in_their_order(wanted, names):
         ("", "no device ''"),
         ("cpu:0,", "no device ''"),
         ("cuda:0,cpu:0", "different kinds"),
-        ("cpu:0,cpu:1,cpu:2", "3 devices"),
+        ("cuda:0,cuda:1,cpu:0", "different kinds"),
     ],
 )
 def test_devices_that_cannot_be_used_are_a_usage_error(wanted, said):

@@ -29,3 +29,22 @@ def test_what_if_agrees_with_the_ceiling_where_every_round_hits():
     missing = roofline.WhatIf(decoder="ssd", t_branch=1.9e6, hit_rate=0.0, **parts)
     assert missing.round_ns == pytest.approx(sd.round_ns)
     assert roofline.WhatIf(decoder="ar", draft_len=0, tokens_per_round=1.0, t_v=3.9e6).round_ns == 3.9e6
+
+
+@pytest.mark.parametrize(
+    ("decoder", "devices", "n_target"),
+    [
+        ("ar", ("a",), 1),
+        ("ar", ("a", "b"), 2),
+        ("ssd", ("a",), 1),
+        ("ssd", ("a", "b"), 1),
+        ("sd", ("a", "b", "c"), 2),
+    ],
+)
+def test_devices_that_share_the_target_read_a_share_each(decoder, devices, n_target):
+    lane = Lane(
+        t=0, decoder=decoder, target="t", devices=devices, target_weight_bytes=1001, kv_bytes_per_token=3
+    )
+
+    assert lane.n_target_devices == n_target
+    assert roofline.target_bytes(lane, 10) == -(-1001 // n_target) + 30

@@ -95,6 +95,14 @@ def test_overlap_counts_busy_kinds_only():
     assert overlap([round_with(spans, hit=0)], 2) == Overlap(total_ns=30, used_ns=30, wasted_ns=0)
 
 
+def test_devices_that_share_a_verification_do_not_overlap():
+    spans = [(0, "m", "verify", 0, 60, 0), (1, "m", "verify", 0, 60, 0)]
+    drafting = (2, "d", "draft", 10, 20, 0)
+
+    assert overlap([round_with(spans)], 3) == Overlap(total_ns=0, used_ns=0, wasted_ns=0)
+    assert overlap([round_with([*spans, drafting])], 3) == Overlap(total_ns=10, used_ns=10, wasted_ns=0)
+
+
 def test_overlap_is_wasted_where_the_round_missed():
     verify, branch = (0, "m", "verify", 0, 80, 0), (1, "d", "branch_draft", 10, 50, 1)
     assert overlap([round_with([verify, branch])], 2) == Overlap(total_ns=40, used_ns=0, wasted_ns=40)

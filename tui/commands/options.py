@@ -43,7 +43,11 @@ Backend = Annotated[
 ]
 Graphs = Annotated[str, typer.Option(metavar="on|off", help="CUDA graphs, where the backend captures them.")]
 Devices = Annotated[
-    str, typer.Option(metavar="D[,D]", help="auto, or the target's device and the draft's: cuda:0,cuda:1.")
+    str,
+    typer.Option(
+        metavar="D[,D…]",
+        help="auto, or the target's device and the draft's: cuda:0,cuda:1. Of more, all but the last share the target.",
+    ),
 ]
 MaxNewTokens = Annotated[int, typer.Option(metavar="N", help="Stop after so many tokens.")]
 Temperature = Annotated[float, typer.Option(metavar="T", help="0 is greedy.")]

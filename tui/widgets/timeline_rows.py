@@ -71,7 +71,7 @@ def lane_name(turn: TurnMetrics, device: int, label_cells: int) -> str:
     """The device, and where there is room what it is for."""
     name = safe_text(turn.lane.devices[device])
     shared = len(turn.lane.devices) == 1 and turn.lane.decoder != "ar"
-    role = "both" if shared else "target" if device == 0 else "draft"
+    role = "both" if shared else "target" if device < turn.lane.n_target_devices else "draft"
     return f"{name} {role}" if len(name) + len(role) + 1 < label_cells else name
 
 
