@@ -10,7 +10,7 @@ import torch
 from specmon.core.decoders.check import check_config, fan_out_of
 from specmon.core.decoders.choose import Chooser
 from specmon.core.decoders.fan_out import FanOut
-from specmon.core.decoders.queued import MOST_EOS, queued_rounds
+from specmon.core.decoders.queued import MOST_EOS, queued_ar, queued_rounds
 from specmon.core.decoders.rounds import Ready, ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
 from specmon.core.decoders.setup import open_link, turn_config
@@ -19,6 +19,7 @@ from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import open_clock
 from specmon.core.drafters.base import TO_COME, Proposal
 from specmon.core.drafters.link import DraftLink, WorkerLink
+from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import DeviceBytes, Event, Lane, Prefill, PrefillChunk, Span, Turn, Vocabulary
@@ -56,6 +57,7 @@ class DecodeLane:
         self._devices = self._target_devices if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._link = link
         self._queued: QueuedRounds | None = None
+        self._board: SharedBoard | None = None  # AR's own
         if config.decoder != "ar" and link is None:
             self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {}, progress)
         try:
@@ -159,6 +161,8 @@ class DecodeLane:
             self._queued.stop()
         if self._link is not None:
             self._link.close()
+        if self._board is not None:
+            self._board.unpin()
 
     # --- one turn ----------------------------------------------------------------------------------------------
 
@@ -318,6 +322,8 @@ class DecodeLane:
     def _rounds(self, run: Run, config: LaneConfig) -> Iterator[Event]:
         link = self._link
         if link is None:
+            if self._queued is not None and run.is_greedy:
+                yield from queued_ar(run, self._queued)
             yield from ar_rounds(run)
             return
         fan_out = self._fan_out(config) if config.decoder == "ssd" else None
@@ -351,15 +357,18 @@ class DecodeLane:
         return truth
 
     def _open_queued(self) -> QueuedRounds | None:
-        """Rounds that two GPUs run without the host between them, where the backend and the drafter allow it.
+        """Rounds that GPUs run without the host between them, where the backend and the drafter allow it.
 
-        A drafter that may propose less than asked for is served by the host.
+        A drafter that shares the target's device, or may propose less than asked for, is served by the host.
         """
         link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
-        if not isinstance(link, WorkerLink) or not on_gpus:
-            return None
         few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
-        if link.info.kind == "ngram" or not (few_eos and self._target.runs_ahead and self.config.graphs):
+        if not (on_gpus and few_eos and self._target.runs_ahead and self.config.graphs):
+            return None
+        if link is None:
+            self._board = SharedBoard()
+            return self._target.queued_rounds(self._board)
+        if not isinstance(link, WorkerLink) or link.info.kind == "ngram":
             return None
         taps = link.info.tap_layers
         return self._target.queued_rounds(link.board(len(taps) * self._target.model.config.hidden_size), taps)
@@ -370,7 +379,8 @@ class DecodeLane:
         with torch.inference_mode():
             self._target.warm(row_counts, taps, progress)
             if self._queued is not None:
-                progress(f"capturing graphs: rounds of {self.config.draft_len}", 1.0)
-                self._queued.warm(self.config.draft_len)
+                drafted = 0 if self._link is None else self.config.draft_len
+                progress(f"capturing graphs: rounds of {drafted}", 1.0)
+                self._queued.warm(drafted)
             if self._device_clock is not None:
                 self._device_clock.measure(t=self._clock(), lane=0, turn=0)  # compiles

@@ -1,14 +1,14 @@
-"""SD and SSD whose rounds the target's device runs one after another: the host queues one ahead, and tells of them.
+"""Decoders whose rounds the target's device runs one after another: the host queues one ahead, and tells of them.
 
-The draft worker and the device hand over on a board they share (`kernels/relay`); whatever the host does meanwhile, text,
-events, recording, costs the rounds nothing.
+The draft worker and the device hand over on a board they share (`kernels/relay`); AR has the board to itself. Whatever the
+host does meanwhile, text, events, recording, costs the rounds nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.rounds import Ready, conclude
@@ -28,6 +28,33 @@ _LOOK_S = 5e-5  # the device does not wait for the host, so it may sleep between
 _CHECK_S = 0.25
 
 
+def queued_ar(run: Run, rounds: QueuedRounds) -> Generator[Event]:
+    """Run greedy rounds of AR until the turn ends or the context has no room."""
+    if not _has_room(run, 0, rounds=1):
+        return
+    _start(run, rounds, [])
+    coming: deque[Queued] = deque()
+
+    def queue() -> None:
+        coming.append(rounds.queue(0, len(run.target.held) + len(coming) + 1))
+
+    try:
+        while run.going() and _has_room(run, 0, rounds=1):
+            if not coming:
+                yield from run.sync_clock()
+                queue()
+            sheet = run.open_round()
+            if _goes_on(run, 0):
+                queue()
+            queued = coming.popleft()
+            _wait(queued, lambda: None)
+            _accept(run, sheet, rounds, queued, None)
+            run.drain(sheet)
+            yield from run.close(sheet)
+    finally:
+        rounds.stop()
+
+
 def queued_rounds(
     run: Run, link: WorkerLink, rounds: QueuedRounds, draft_len: int, fan_out: FanOut | None
 ) -> Generator[Event, None, Ready | None]:
@@ -39,8 +66,7 @@ def queued_rounds(
         return None
     ready: Ready = link.draft(draft_len)
     before: Branches | None = None
-    first = [run.pending, *_proposal(ready).tokens]
-    rounds.start(first, len(run.target.held), left=run.left, last=sorted(run.eos_ids))
+    _start(run, rounds, _proposal(ready).tokens)
     coming: deque[tuple[Queued, tuple[int, ...] | None]] = deque()
 
     def queue() -> None:
@@ -58,10 +84,10 @@ def queued_rounds(
             sheet.proposal = _proposal(ready)
             if isinstance(ready, Drafted):
                 sheet.drafted(ready)
-            if _has_room(run, draft_len, rounds=2) and not run.pausing and not run.clock_is_due:
+            if _goes_on(run, draft_len):
                 queue()
             queued, widths = coming.popleft()
-            _wait(queued, link)
+            _wait(queued, link.check)
             outcome = _accept(run, sheet, rounds, queued, None if isinstance(ready, Drafted) else before)
             chosen: Proposal | None = None
             if widths is not None:
@@ -77,6 +103,16 @@ def queued_rounds(
     return ready
 
 
+def _start(run: Run, rounds: QueuedRounds, draft: Sequence[int]) -> None:
+    first, position = [run.pending, *draft], len(run.target.held)
+    rounds.start(first, position, left=run.left, last=sorted(run.eos_ids))
+
+
+def _goes_on(run: Run, draft_len: int) -> bool:
+    """Whether a round may be queued behind the one that is under way."""
+    return _has_room(run, draft_len, rounds=2) and not run.pausing and not run.clock_is_due
+
+
 def _proposal(ready: Ready) -> Proposal:
     return ready.proposal if isinstance(ready, Drafted) else ready
 
@@ -86,13 +122,13 @@ def _has_room(run: Run, draft_len: int, *, rounds: int) -> bool:
     return run.room >= rounds * (draft_len + 1)
 
 
-def _wait(queued: Queued, link: WorkerLink) -> None:
-    """Wait until the device is done with a round. Raises: SpecmonError where the worker it depends on is gone."""
+def _wait(queued: Queued, check: Callable[[], None]) -> None:
+    """Wait until the device is done with a round. `check` raises where what it depends on is gone."""
     check_at = time.monotonic() + _CHECK_S
     while not queued.done.reached:
         time.sleep(_LOOK_S)
         if time.monotonic() > check_at:
-            link.check()
+            check()
             check_at = time.monotonic() + _CHECK_S
 
 

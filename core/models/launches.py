@@ -155,6 +155,6 @@ def _settle(n_tokens: int) -> None:
     pick(empty(torch.int64, MAX_ROWS, 17), empty(torch.int64, 3, MAX_ROWS), tokens, MAX_ROWS)
     relay = Relay(empty(torch.int64, words_of(_FEATURES)), meta)
     relay.post(empty(torch.float32, MAX_ROWS, _FEATURES), MAX_ROWS)
-    for draft_len in (1, MAX_ROWS - 1):
+    for draft_len in (0, 1, MAX_ROWS - 1):
         relay.settle(empty(torch.int64, WORDS), draft_len)
     pong_kernel[(1,)](length, tokens, N=8, PATIENCE=200_000, num_warps=1)

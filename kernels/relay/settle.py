@@ -50,7 +50,7 @@ def settle_kernel(
     TABLE_SEQ: tl.constexpr, KEYS: tl.constexpr, TOKENS: tl.constexpr, DRAFTS: tl.constexpr, DRAFTED: tl.constexpr,
     BRANCHES: tl.constexpr, KEY_SHIFT: tl.constexpr, PATIENCE: tl.constexpr, STAMP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Settle a round of LENGTH drafted tokens. Grid: (1,).
+    """Settle a round of LENGTH drafted tokens, 0 where nothing drafts: there is nothing to wait for. Grid: (1,).
 
     Shapes: board as `board` lays it out; winners [WINNERS] int64; tokens [16] int64, the pending token and the draft;
     position [16] int32, where rows stand; state [3] int64: the round's serial number, tokens that may still be emitted,
@@ -86,18 +86,21 @@ def settle_kernel(
     place = serial % 2
     goes_on = (over == 0) & (ends == 0) & (left > 0)
     if goes_on:
-        there = _await(board_ptr + TABLE_SEQ + place, serial + 1, board_ptr, PATIENCE)
-        _fence(lane, STAMP)
-        branch = tl.arange(0, BRANCHES)
-        keys = tl.load(board_ptr + KEYS + place * BRANCHES + branch, volatile=True)
-        wanted = (accepted.to(tl.int64) << KEY_SHIFT) + bonus
-        hit = tl.min(tl.where(keys == wanted, branch, BRANCHES), axis=0)
-        next_ptr = board_ptr + TOKENS + (place * BRANCHES + hit) * 16
-        if there & (hit == BRANCHES):
-            draft_ptr = board_ptr + DRAFTS + place * DRAFTED
-            there = _await(draft_ptr, serial + 1, board_ptr, PATIENCE)
+        there = tl.load(board_ptr, volatile=True) == 0
+        next_ptr = board_ptr
+        if LENGTH > 0:
+            there = _await(board_ptr + TABLE_SEQ + place, serial + 1, board_ptr, PATIENCE)
             _fence(lane, STAMP)
-            next_ptr = draft_ptr + 16
+            branch = tl.arange(0, BRANCHES)
+            keys = tl.load(board_ptr + KEYS + place * BRANCHES + branch, volatile=True)
+            wanted = (accepted.to(tl.int64) << KEY_SHIFT) + bonus
+            hit = tl.min(tl.where(keys == wanted, branch, BRANCHES), axis=0)
+            next_ptr = board_ptr + TOKENS + (place * BRANCHES + hit) * 16
+            if there & (hit == BRANCHES):
+                draft_ptr = board_ptr + DRAFTS + place * DRAFTED
+                there = _await(draft_ptr, serial + 1, board_ptr, PATIENCE)
+                _fence(lane, STAMP)
+                next_ptr = draft_ptr + 16
         goes_on = there
         if there:
             tokens = tl.load(next_ptr + at, mask=at < LENGTH, other=0, volatile=True)

@@ -1,4 +1,4 @@
-"""SD and SSD whose rounds the target's device runs by itself: AR's tokens, true events, turns that end in every way.
+"""Rounds that the target's device runs by itself: AR's tokens, true events, turns that end in every way.
 
 On two GPUs all of it is real. Without one the kernels are interpreted: queueing a round runs it, and it waits for the draft
 worker's process as a GPU would, so that everything but the overlap is real.
@@ -19,6 +19,7 @@ from tests.tiny_models import TinyModels
 from specmon.core.decoders.lane import DecodeLane
 from specmon.core.drafters.link import WorkerLink
 from specmon.core.drafters.scripted import Step
+from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.engine.messages import Request
 from specmon.core.errors import SpecmonError
 from specmon.core.events import Prefill, Round
@@ -29,6 +30,7 @@ from .harness import Bench, BenchLane
 GPUS = torch.cuda.device_count()
 pytestmark = [pytest.mark.gpu2, pytest.mark.skipif(GPUS < 2, reason="needs two CUDA devices")] if GPUS else []
 SETTINGS = {"devices": "cuda:0,cuda:1", "recipe": "bf16"} if GPUS else {"devices": "cpu:0,cpu:1"}
+ONE = SETTINGS | {"devices": SETTINGS["devices"].split(",")[0]}
 
 K = 3
 STEPS = [Step(K, True), Step(0, True), Step(2, False), Step(1, True, 2), Step(K, False), Step(0, True, 3)]
@@ -43,6 +45,9 @@ def queue_rounds(lane: DecodeLane) -> DecodeLane:
     prefill = target._passes.prefill
     target._passes = StreamedPasses(StreamedModel(target.model), target.kv)
     target._passes.prefill = prefill  # type: ignore[method-assign]
+    if link is None:
+        lane._queued = target.queued_rounds(SharedBoard())
+        return lane
     assert isinstance(link, WorkerLink)
     taps = link.info.tap_layers
     lane._queued = target.queued_rounds(link.board(len(taps) * target.model.config.hidden_size), taps)
@@ -58,8 +63,17 @@ def own(tiny: TinyModels) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def ar(own: Bench, tiny: TinyModels) -> BenchLane:
-    one = SETTINGS | {"devices": SETTINGS["devices"].split(",")[0]}
-    return own.lane(shallow(tiny), **one)
+    """Whose rounds the host runs."""
+    made = own.lane(shallow(tiny), **ONE)
+    made.lane._queued = None
+    return made
+
+
+@pytest.fixture(scope="module")
+def queued_ar(own: Bench, tiny: TinyModels) -> BenchLane:
+    made = own.lane(shallow(tiny), **ONE)
+    queue_rounds(made.lane)
+    return made
 
 
 def shallow(tiny: TinyModels) -> Path:
@@ -219,6 +233,27 @@ def test_a_worker_that_dies_is_said_and_replaced(ar: BenchLane, ssd: BenchLane) 
 
     queued._relay._patience = patience
     assert decode(ssd).tokens == decode(ar).tokens
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 9])
+def test_rounds_of_ar_are_those_the_host_runs(ar: BenchLane, queued_ar: BenchLane, n_tokens: int) -> None:
+    found, want = (decode(lane, max_new_tokens=n_tokens) for lane in (queued_ar, ar))
+
+    assert (found.tokens, found.text, found.end.stop_reason) == (want.tokens, want.text, "length")
+    assert [(r.emitted, r.bytes, r.kv_len) for r in found.rounds] == [
+        (r.emitted, r.bytes, r.kv_len) for r in want.rounds
+    ]
+    assert all(after.t0 == before.t1 for before, after in pairwise(found.rounds))
+
+
+def test_ar_stops_pauses_and_goes_on(ar: BenchLane, queued_ar: BenchLane) -> None:
+    stop = decode(ar).text.split()[4]
+    found, want = (decode(lane, stop_strings=(stop,)) for lane in (queued_ar, ar))
+    assert (found.text, found.end.stop_reason) == (want.text, "stop")
+
+    asked = iter([False, False, True])
+    assert decode(queued_ar, cancelled=lambda: next(asked)).end.stop_reason == "cancelled"
+    assert decode(queued_ar).tokens == decode(ar).tokens
 
 
 def test_sampling_is_left_to_the_host(ar: BenchLane, ssd: BenchLane) -> None:

@@ -207,3 +207,18 @@ def test_what_is_on_the_board_is_copied() -> None:
     assert record.cursor == 0
     memory[:] = 0
     assert not board.has_record(0)
+
+
+def test_a_round_without_a_draft_waits_for_nothing() -> None:
+    table = Table()
+    table.start([], left=3)
+    for serial, choice in enumerate((20, 21)):
+        table.settle([choice], 0)
+        record = table.board.record(serial)
+        assert (record.accepted_len, record.bonus, record.discarded) == (0, choice, False)
+        assert (table.rows[0][0], table.rows[1][0]) == (choice, POSITION + serial + 1)
+
+    table.board.stop()
+    table.settle([22], 0)
+    assert table.board.record(2).bonus == 22  # the last token that may be emitted
+    assert (table.rows[0][0], table.board.gave_up) == (21, False)
