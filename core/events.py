@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "1.2"
+SCHEMA = "1.3"
 
 Decoder = Literal["ar", "sd", "ssd"]
 SpanKind = Literal["prefill", "draft", "branch_draft", "verify", "accept", "handoff", "collective", "wait"]
@@ -118,6 +118,7 @@ class Turn(Event, frozen=True, kw_only=True, tag="Turn"):
     max_new_tokens: int = 0
     stop_strings: tuple[str, ...] = ()
     fan_out_budget: int | None = None  # branches a round, shared out anew each time (schema 1.2)
+    draft_nodes: int | None = None  # of a tree that is draft_len deep; None: a chain (schema 1.3)
 
     @property
     def fan_out_words(self) -> str | None:

@@ -43,7 +43,7 @@ def decoder_words(config: LaneConfig) -> str:
     if config.decoder == "ar":
         return name
     if config.decoder == "sd":
-        return f"{name} K{config.draft_len}"
+        return f"{name} K{config.draft_len}" + (f" tree {config.draft_nodes}" if config.draft_nodes else "")
     return f"{name} K{config.draft_len} fan {config.fan_out_words}"
 
 

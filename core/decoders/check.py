@@ -28,8 +28,24 @@ def check_config(config: LaneConfig) -> None:
     check_words(config.draft)
     if not 1 <= config.draft_len <= MAX_DRAFT_LEN:
         raise UsageError(f"draft_len {config.draft_len} cannot work.", f"Choose 1 to {MAX_DRAFT_LEN}.")
+    if config.draft_nodes:
+        _check_tree(config)
     if config.decoder == "ssd":
         _check_fan_out(config)
+
+
+def _check_tree(config: LaneConfig) -> None:
+    if not 1 <= config.draft_nodes <= MAX_DRAFT_LEN:
+        raise UsageError(
+            f"A tree of {config.draft_nodes} nodes cannot work.",
+            f"Choose 1 to {MAX_DRAFT_LEN}, or 0 for a chain.",
+        )
+    if config.decoder == "ssd":
+        raise UsageError("SSD drafts chains, not trees.", "Leave out --draft-nodes, or use --decoder sd.")
+    if config.draft.partition(":")[0] in ("ngram", "scripted"):
+        raise UsageError(
+            f"--draft {config.draft} drafts chains, not trees.", "Leave out --draft-nodes, or give a model."
+        )
 
 
 def _check_fan_out(config: LaneConfig) -> None:

@@ -237,6 +237,7 @@ class DecodeLane:
             max_new_tokens=request.max_new_tokens,
             stop_strings=request.stop_strings,
             fan_out_budget=config.branch_budget if config.decoder == "ssd" else None,
+            draft_nodes=config.draft_nodes or None if speculative else None,
         )
 
     def _prefill(
@@ -359,7 +360,7 @@ class DecodeLane:
     def _open_queued(self) -> QueuedRounds | None:
         """Rounds that GPUs run without the host between them, where the backend and the drafter allow it.
 
-        A drafter that shares the target's device, or may propose less than asked for, is served by the host.
+        A drafter that shares the target's device, may propose less than asked for, or drafts trees, is served by the host.
         """
         link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
         few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
@@ -368,14 +369,15 @@ class DecodeLane:
         if link is None:
             self._board = SharedBoard()
             return self._target.queued_rounds(self._board)
-        if not isinstance(link, WorkerLink) or link.info.kind == "ngram":
+        if not isinstance(link, WorkerLink) or link.info.kind == "ngram" or self.config.draft_nodes:
             return None
         taps = link.info.tap_layers
         return self._target.queued_rounds(link.board(len(taps) * self._target.model.config.hidden_size), taps)
 
     def _warm(self, progress: Progress) -> None:
         taps = self._link.info.tap_layers if self._link else ()
-        row_counts = (1,) if self._link is None else (1, self.config.draft_len + 1)
+        drafted = self.config.draft_nodes or self.config.draft_len
+        row_counts = (1,) if self._link is None else (1, drafted + 1)
         with torch.inference_mode():
             self._target.warm(row_counts, taps, progress)
             if self._queued is not None:

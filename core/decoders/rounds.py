@@ -27,8 +27,7 @@ def _taken(ready: Ready, sheet: Sheet) -> Proposal:
     if isinstance(ready, Drafted):
         sheet.drafted(ready)
         ready = ready.proposal
-    k = sheet.requested_k
-    return Proposal(tokens=ready.tokens[:k], probs=ready.probs[:k], features=ready.features)
+    return ready.no_deeper_than(sheet.requested_k)
 
 
 class _Telling:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -14,7 +14,6 @@ from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import DeviceClock
 from specmon.core.drafters.base import Outcome, Proposal
 from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
-from specmon.kernels.accept.reference import agreeing
 
 _TOKEN_BYTES = 8
 
@@ -140,7 +139,7 @@ class Run:
     def begin(self, sheet: Sheet, proposal: Proposal) -> None:
         """Start the target on the pending token and the draft."""
         sheet.proposal, sheet.begun = proposal, self.clock()
-        self.target.begin([self._pending, *proposal.tokens], self._chooser, self._taps)
+        self.target.begin([self._pending, *proposal.tokens], self._chooser, self._taps, proposal.parents)
 
     def verify(self, sheet: Sheet) -> Outcome:
         """Wait for the rows begun, accept, and move the cursor.
@@ -159,11 +158,13 @@ class Run:
         `settled`: when the device itself did so (host time); else the host does now.
         """
         proposal = sheet.proposal
-        tokens = [self._pending, *proposal.tokens]
-        accepted_len = agreeing(proposal.tokens, verified.choices)
-        emitted, text = self._emit([*proposal.tokens[:accepted_len], verified.choices[accepted_len]])
-        self._fill(sheet, verified, accepted_len, emitted, text)
-        self.target.keep(tokens[: len(emitted)])
+        nodes = proposal.accepted(verified.choices)
+        rows = [0, *(node + 1 for node in nodes)]
+        accepted = [proposal.tokens[node] for node in nodes]
+        emitted, text = self._emit([*accepted, verified.choices[rows[-1]]])
+        self._fill(sheet, verified, nodes, emitted, text)
+        rows = rows[: len(emitted)]
+        self.target.keep([self._pending, *accepted][: len(emitted)], rows)
         self._pending, self._n_rounds = emitted[-1], self._n_rounds + 1
         sheet.t1 = self._now = self.clock() if settled is None else settled
         sheet.kv_len = len(self.target.held)
@@ -173,7 +174,8 @@ class Run:
             sheet.span(device, "verify", began, ended)
         sheet.span(0, "accept", t1 if settled is None else ended, sheet.t1)
         features = verified.rows.features_RF
-        features = features[: len(emitted)] if features is not None else None
+        if features is not None:
+            features = features[: len(emitted)] if proposal.parents is None else features[rows]
         sheet.draft_handoff_bytes = _TOKEN_BYTES * len(emitted) + (
             features.nbytes if features is not None else 0
         )
@@ -207,14 +209,17 @@ class Run:
         self,
         sheet: Sheet,
         verified: Verified,
-        accepted_len: int,
+        nodes: Sequence[int],
         emitted: list[int],
         text: list[str],
     ) -> None:
-        sheet.accepted_len = accepted_len
+        sheet.accepted_len = len(nodes)
+        if sheet.proposal.parents is not None:
+            sheet.accepted_path = tuple(nodes)
         sheet.emitted, sheet.text = tuple(emitted), tuple(text)
-        sheet.bonus = verified.choices[accepted_len] if len(emitted) > accepted_len else None
-        sheet.margin = verified.rows.margin(accepted_len)
+        last_row = nodes[-1] + 1 if nodes else 0
+        sheet.bonus = verified.choices[last_row] if len(emitted) > len(nodes) else None
+        sheet.margin = verified.rows.margin(last_row)
         sheet.target_weight_bytes = self.target.model.weight_bytes_by_device
         positions = len(self.target.held) + len(verified.choices)
         sheet.target_launches = verified.launches

@@ -41,6 +41,7 @@ def open_link(
         n_branches=sum(fan_out_of(config).widths()) if config.decoder == "ssd" else 0,
         cache_dir=cache_dir,
         graphs=config.graphs,
+        draft_nodes=config.draft_nodes,
     )
     if len(devices) == 1:
         with torch.inference_mode():

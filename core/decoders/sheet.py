@@ -29,6 +29,7 @@ class Sheet:
     begun: int = 0
     proposal: Proposal = field(default_factory=lambda: Proposal(tokens=()))
     accepted_len: int = 0
+    accepted_path: tuple[int, ...] | None = None
     bonus: int | None = None
     emitted: tuple[int, ...] = ()
     text: tuple[str, ...] = ()
@@ -97,6 +98,8 @@ class Sheet:
             drafter=self.drafter if self.proposal.tokens else None,
             draft=self.proposal.tokens,
             draft_probs=tuple(round(p, _PROBABILITY_DIGITS) for p in self.proposal.probs),
+            parents=self.proposal.parents,
+            accepted_path=self.accepted_path,
             accepted_len=self.accepted_len,
             bonus=self.bonus,
             emitted=self.emitted,

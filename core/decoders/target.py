@@ -15,6 +15,7 @@ from specmon.core.decoders.choose import Chooser
 from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, RowsOut
+from specmon.core.models.placement import tree_paths
 from specmon.core.models.pool import LoadedModel, Progress
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.queued import QueuedRounds
@@ -58,6 +59,7 @@ class Target:
         self._passes = loaded.open(self.kv, graphs=graphs)
         self.runs_ahead = self._passes.runs_ahead
         self.held: list[int] = []
+        self._parents: Sequence[int] | None = None
 
     def warm(self, row_counts: Sequence[int], taps: Sequence[int], progress: Progress) -> None:
         """Run each row count once, and short prompts, before anything is held: no kernel is compiled in a turn.
@@ -116,9 +118,19 @@ class Target:
             shared.pin()
         return self._passes.queued_rounds(shared.board, shared.memory, taps)
 
-    def begin(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> None:
-        """Start on `tokens` (the pending token, then the draft) as rows at the cursor, where the backend runs by itself."""
-        self._passes.begin_rows(tokens, len(self.held), taps, logits=not chooser.is_greedy)
+    def begin(
+        self,
+        tokens: Sequence[int],
+        chooser: Chooser,
+        taps: Sequence[int],
+        parents: Sequence[int] | None = None,
+    ) -> None:
+        """Start on `tokens` (the pending token, then the draft) as rows at the cursor, where the backend runs by itself.
+
+        `parents`: of the draft's nodes where it is a tree.
+        """
+        self._parents = parents
+        self._passes.begin_rows(tokens, len(self.held), taps, logits=not chooser.is_greedy, parents=parents)
 
     def end(self, chooser: Chooser) -> Verified:
         """The rows begun, with the target's choices; the cursor does not move yet."""
@@ -126,7 +138,9 @@ class Target:
         if chooser.is_greedy:
             return Verified(choices=out.greedy, rows=out, launches=out.launches)
         assert out.logits_RV is not None
-        positions = list(range(start + 1, start + 1 + len(out.greedy)))
+        depths = range(len(out.greedy)) if self._parents is None else map(len, tree_paths(self._parents))
+        after = start + 1 if self._parents is None else start
+        positions = [after + depth for depth in depths]
         return Verified(choices=chooser.choose(out.logits_RV, positions), rows=out, launches=None)
 
     def verify(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> Verified:
@@ -134,8 +148,10 @@ class Target:
         self.begin(tokens, chooser, taps)
         return self.end(chooser)
 
-    def keep(self, tokens: Sequence[int]) -> None:
-        """Of the rows just verified, the first len(tokens) stay: the cursor moves past them."""
+    def keep(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
+        """Of the rows just verified, `rows` stay, which held `tokens`: they close up, and the cursor moves past them."""
+        if list(rows) != list(range(len(rows))):
+            self._passes.move([len(self.held) + row for row in rows[1:]], len(self.held) + 1)
         self.held += tokens
 
     def time_steps(self, steps: int, clock: Callable[[], int]) -> list[int]:

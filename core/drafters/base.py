@@ -7,14 +7,16 @@ process of its own (`link`). Token ids are the target's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
+import torch
 from torch import Tensor
 
 from specmon.core.events import ClockSync, Log, MissReason
+from specmon.kernels.accept.reference import accept_path, agreeing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +36,37 @@ class DrafterInfo:
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Up to K tokens that may continue the confirmed text; `probs` has one entry a token where it is cheap, else ().
 
-    `features` says what an EAGLE-3 draft started from.
+    `features` says what an EAGLE-3 draft started from. `parents`: of a tree's nodes, −1 for children of the last confirmed
+    token, each before its children; None for a chain.
     """
 
     tokens: tuple[int, ...]
     probs: tuple[float, ...] = ()
     features: Literal["real", "predicted"] | None = None
+    parents: tuple[int, ...] | None = None
+
+    def no_deeper_than(self, depth: int) -> Proposal:
+        """The first `depth` tokens, or the nodes no deeper than that, which are a tree's first."""
+        if self.parents is None:
+            count = depth
+        else:
+            depths: list[int] = []
+            for parent in self.parents:
+                depths.append(1 if parent < 0 else depths[parent] + 1)
+            count = sum(d <= depth for d in depths)
+        return Proposal(
+            tokens=self.tokens[:count],
+            probs=self.probs[:count],
+            features=self.features,
+            parents=None if self.parents is None else self.parents[:count],
+        )
+
+    def accepted(self, choices: Sequence[int]) -> Sequence[int]:
+        """The nodes that `choices` accept, from the first down; they are for the confirmed text, then for each node."""
+        if self.parents is None:
+            return range(agreeing(self.tokens, choices))
+        parents, tokens = torch.tensor(self.parents), torch.tensor(self.tokens)
+        return [int(node) for node in accept_path(parents, tokens, torch.tensor(choices))]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

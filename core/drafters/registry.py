@@ -16,6 +16,7 @@ from specmon.core.drafters.eagle3 import Eagle3Stepper, HeadFile, is_eagle3, loa
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.script_words import parse_script
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
+from specmon.core.drafters.tree import TreeDrafter, tree_width
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.fetch import SMOLLM2
@@ -36,7 +37,7 @@ SHIPPED_EAGLE3 = "smollm2-eagle3"
 class DrafterSpec:
     """All a worker process needs to build a drafter: plain, picklable.
 
-    `n_branches` and `draft_len` size the scratch slots.
+    `n_branches` and `draft_len` size the scratch slots. `draft_nodes`: of a tree, 0 for chains.
     """
 
     name: str
@@ -49,11 +50,16 @@ class DrafterSpec:
     cache_dir: Path
     seed: int = 0
     graphs: bool = True
+    draft_nodes: int = 0
 
     @property
     def n_scratch(self) -> int:
-        """Slots past the context: the last draft and its branches."""
-        return self.draft_len * (self.n_branches + 2) + 2
+        """Slots past the context: the last draft and its branches, or all nodes that a tree is chosen from."""
+        return (
+            self.draft_len * (self.n_branches + 2)
+            + 2
+            + self.draft_len * tree_width(self.draft_nodes, self.draft_len)
+        )
 
 
 def resolve_name(draft: str, target: str) -> str:
@@ -132,6 +138,9 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
         kv = cache(file.config.n_layers)
         passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
         stepper = DraftModelStepper(model, kv, passes, source.label)
+    if spec.draft_nodes:
+        stepper.warm(1, guesses=True, progress=progress)
+        return TreeDrafter(stepper, spec.draft_nodes)
     branches = spec.n_branches > 0
     stepper.warm(spec.draft_len, guesses=branches, progress=progress, n_branches=spec.n_branches)
     return ChainDrafter(stepper, branches=branches)

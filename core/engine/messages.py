@@ -32,6 +32,7 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
     fan_out: tuple[int, ...] = (1,)
     branch_budget: int | None = None
     graphs: bool = True  # False: kernels that a CUDA graph could hold are launched one by one
+    draft_nodes: int = 0  # SD: of a drafted tree that is draft_len deep; 0: a chain
 
     @property
     def fan_out_words(self) -> str:

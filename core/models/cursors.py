@@ -1,4 +1,4 @@
-"""Positions on the device: where the rows of a pass stand, those of each pass of a draft, and those of branches.
+"""Positions on the device: where the rows of a pass stand, those of each pass of a draft, of branches and of a tree.
 
 All are read from the host's memory when a graph runs. A pass has 16 of them: rows of 64 bytes, since Triton compiles by
 alignment and all passes run one binary.
@@ -87,3 +87,34 @@ class BranchTables:
         """Where rows stand at `step`, after `begin`."""
         prefixes, own = self._near[0], self._near[1:]
         return Branched(positions=self._positions[step], slots=own[step], prefixes=prefixes, own=own)
+
+
+class TreeTable:
+    """Where the rows of a drafted tree stand, and the slots of each one's ancestors."""
+
+    def __init__(self, device: torch.device) -> None:
+        shape = (
+            3 + MAX_ROWS,
+            MAX_ROWS,
+        )  # prefixes, positions, slots; then ancestors, a row of the table a depth
+        self._start = torch.zeros(shape, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._start_here = self._start.numpy()
+        self._near = torch.zeros(shape, dtype=torch.int32, device=device)
+
+    def start_at(self, start: int, paths: Sequence[Sequence[int]]) -> None:
+        """The rows of the next tree, from slot `start` on; no pass over one may be under way.
+
+        `paths`: of each row the rows from the first down to itself.
+        """
+        here, n_rows = self._start_here, len(paths)
+        here[0, :n_rows] = start
+        here[1, :n_rows] = [start + len(path) - 1 for path in paths]
+        here[2, :n_rows] = range(start, start + n_rows)
+        for row, path in enumerate(paths):
+            here[3 : 3 + len(path), row] = np.add(path, start)
+
+    def begin(self) -> Branched:
+        """Queue the table. Returns: where the rows stand."""
+        self._near.copy_(self._start, non_blocking=True)
+        prefixes, positions, slots = self._near[:3]
+        return Branched(positions=positions, slots=slots, prefixes=prefixes, own=self._near[3:])

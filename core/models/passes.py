@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.models.kv import KvCache
-from specmon.core.models.placement import Chunk, Rows, branch_step
+from specmon.core.models.placement import Chunk, Rows, Tree, branch_step
 from specmon.core.models.prefill import CHUNK
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.head.reference import argmax_rows, pick_reference, top2_margin, top_rows
@@ -163,15 +163,34 @@ class Passes(Protocol):
         """Run one chunk from position `start`. Returns: logits [1, V] after its last token, features [N, F] or None."""
         ...
 
-    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
-        """Ask for up to 16 rows from position `start`, each with the bits it would have alone; no pass until `end_rows`."""
+    def begin_rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        *,
+        logits: bool,
+        parents: Sequence[int] | None = None,
+    ) -> None:
+        """Ask for up to 16 rows from position `start`, each with the bits it would have alone; no pass until `end_rows`.
+
+        `parents`: rows past the first are nodes of a drafted tree (`placement.Tree`), in slots that follow each other too.
+        """
         ...
 
     def end_rows(self) -> RowsOut:
         """Wait for the rows begun."""
         ...
 
-    def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
+    def rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        *,
+        logits: bool,
+        parents: Sequence[int] | None = None,
+    ) -> RowsOut:
         """Run rows, from `begin_rows` to `end_rows`."""
         ...
 
@@ -292,8 +311,18 @@ class ReferencePasses:
     def queued_rounds(self, board: Board, memory: Tensor, taps: Sequence[int]) -> None:
         """The host runs each."""
 
-    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
-        self._begun = partial(self.rows, tokens, start, taps, logits=logits)  # run when they are waited for
+    def begin_rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        *,
+        logits: bool,
+        parents: Sequence[int] | None = None,
+    ) -> None:
+        self._begun = partial(
+            self.rows, tokens, start, taps, logits=logits, parents=parents
+        )  # run when waited for
 
     def end_rows(self) -> RowsOut:
         assert self._begun is not None
@@ -304,8 +333,16 @@ class ReferencePasses:
         hidden, features = self._model.hidden(ids_N, self._kv, Chunk(start, len(ids_N)), taps)
         return self._model.logits(hidden[-1:]), features
 
-    def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        logits_RV, features = self._rows(tokens, start, taps)
+    def rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        *,
+        logits: bool,
+        parents: Sequence[int] | None = None,
+    ) -> RowsOut:
+        logits_RV, features = self._rows(tokens, start, taps, parents)
         return RowsOut(
             greedy=[int(i) for i in argmax_rows(logits_RV).tolist()],
             margins=None,
@@ -386,8 +423,15 @@ class ReferencePasses:
         into = torch.arange(first, first + len(slots), device=device)
         self._kv.move(torch.tensor(slots, device=device), into)
 
-    def _rows(self, tokens: Sequence[int], start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    def _rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        parents: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """Logits [R, V] and features [R, F]."""
         ids = torch.tensor(tokens, device=self._model.device)
-        hidden, features = self._model.hidden(ids, self._kv, Rows(start, len(tokens)), taps)
+        placement = Rows(start, len(tokens)) if parents is None else Tree(start, tuple(parents))
+        hidden, features = self._model.hidden(ids, self._kv, placement, taps)
         return self._model.logits(hidden), features

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -68,6 +69,36 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class Tree:
+    """Rows of a drafted tree: the pending token at position `start`, then the nodes, row i in slot start + i.
+
+    A row has the bits it would have at the end of the chain of its ancestors: they lie in order before it while it attends.
+    parents: of each node, −1 for children of the pending token; a parent comes before its children.
+    """
+
+    start: int
+    parents: tuple[int, ...]
+
+    @property
+    def positions(self) -> Tensor:
+        return torch.tensor([self.start + len(path) - 1 for path in self.paths])
+
+    @cached_property
+    def paths(self) -> list[list[int]]:
+        """Rows from the pending token's down to each row's own."""
+        return tree_paths(self.parents)
+
+    def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
+        q_RHD = q_RHD.to(kv.keys(layer).dtype)
+        outputs = []
+        for row, path in enumerate(self.paths):
+            keys, values = append(kv, layer, self.start, k_RGD[path], v_RGD[path])
+            outputs.append(attend_rows(q_RHD[row : row + 1], keys, values, [self.start + len(path)]))
+        append(kv, layer, self.start, k_RGD, v_RGD)
+        return torch.cat(outputs)
+
+
+@dataclass(frozen=True)
 class Scattered:
     """Rows of different continuations in one batch, each with its own position, slot and visible slots.
 
@@ -89,6 +120,14 @@ class Scattered:
         values[self.slots_R] = v_RGD.to(values.dtype)
         n = self.visible_RS.shape[1]
         return attend_masked(q_RHD.to(keys.dtype), keys[:n], values[:n], self.visible_RS)
+
+
+def tree_paths(parents: Sequence[int]) -> list[list[int]]:
+    """Rows from the root (row 0) down to each row, node i being row i + 1."""
+    paths = [[0]]
+    for node, parent in enumerate(parents):
+        paths.append([*paths[parent + 1], node + 1])
+    return paths
 
 
 def append(kv: KvCache, layer: int, start: int, k_RGD: Tensor, v_RGD: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from specmon.core.models.cursors import REACH, BranchShape, BranchTables, Cursors
+from specmon.core.models.cursors import REACH, BranchShape, BranchTables, Cursors, TreeTable
 from specmon.core.models.kv import KvCache
 from specmon.core.models.likely import LikelyShape, LikelyTokens, Picks
 from specmon.core.models.matmuls import matmuls_of
@@ -31,6 +31,7 @@ from specmon.core.models.passes import (
     check_chain,
     check_places,
 )
+from specmon.core.models.placement import tree_paths
 from specmon.core.models.prompt import PromptPasses
 from specmon.core.models.queued import QueuedRounds
 from specmon.core.models.replays import Replays
@@ -121,6 +122,7 @@ class _Rows:
     taps: tuple[int, ...]
     logits: bool
     merge: Merge = UNTILED
+    is_tree: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,11 @@ class StreamedPasses:
         pinned = self.runs_ahead = device.type == "cuda"
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._tokens_here = self._tokens.numpy()
-        self._cursors, self._branch_tables = Cursors(device), BranchTables(device)
+        self._cursors, self._branch_tables, self._tree = (
+            Cursors(device),
+            BranchTables(device),
+            TreeTable(device),
+        )
         self._won = WinnersOfPasses(MAX_ROWS, device)
         self._fed = WinnersOfPasses(1, device)  # of the pass that feeds a line's last token
         self._picks = Picks(device)
@@ -185,12 +191,31 @@ class StreamedPasses:
     def prefill(self, ids_N: Tensor, start: int, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         return self._prompt(ids_N, start, taps)
 
-    def rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> RowsOut:
-        self.begin_rows(tokens, start, taps, logits=logits)
+    def rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        *,
+        logits: bool,
+        parents: Sequence[int] | None = None,
+    ) -> RowsOut:
+        self.begin_rows(tokens, start, taps, logits=logits, parents=parents)
         return self.end_rows()
 
-    def begin_rows(self, tokens: Sequence[int], start: int, taps: Sequence[int], *, logits: bool) -> None:
-        shape = _Rows(len(tokens), tuple(taps), logits, merge_for(start + len(tokens)))
+    def begin_rows(
+        self,
+        tokens: Sequence[int],
+        start: int,
+        taps: Sequence[int],
+        *,
+        logits: bool,
+        parents: Sequence[int] | None = None,
+    ) -> None:
+        merge, is_tree = merge_for(start + len(tokens)), parents is not None
+        shape = _Rows(len(tokens), tuple(taps), logits, merge, is_tree)
+        if parents is not None:
+            self._tree.start_at(start, tree_paths(parents))
         self._begun = shape, self._start_at(shape, tokens, start)
 
     def end_rows(self) -> RowsOut:
@@ -328,10 +353,14 @@ class StreamedPasses:
         return self._replays.run(shape, partial(self._enqueue_rows, shape))
 
     def _enqueue_rows(self, shape: _Rows) -> None:
-        self._cursors.begin()
+        if shape.is_tree:
+            rows: Tensor | Branched = self._tree.begin()
+        else:
+            self._cursors.begin()
+            rows = self._cursors.first
         self._model.enqueue(
             self._tokens,
-            self._cursors.first,
+            rows,
             self._kv,
             self._attention,
             shape.n_rows,

@@ -81,6 +81,7 @@ def draft_len(
     draft: options.Draft = "auto",
     draft_len: DraftLens = "1..8",
     decoder: Decoders = "",
+    draft_nodes: options.DraftNodes = 0,
     fan_out: options.FanOut = "1",
     recipe: options.Recipe = "auto",
     backend: options.Backend = "auto",
@@ -111,6 +112,7 @@ def draft_len(
         devices=devices,
         draft_len=draft_lens[-1],
         fan_out=fan_out,
+        draft_nodes=draft_nodes,
         backend=backend,
         graphs=graphs,
     )

@@ -24,7 +24,18 @@ Lanes = Annotated[
         "ssd:4,fan-out=2. What it leaves out is as the other options say. Default: ar, sd and ssd.",
     ),
 ]
-KEYS = ("decoder", "target", "draft", "draft-len", "fan-out", "recipe", "backend", "graphs", "devices")
+KEYS = (
+    "decoder",
+    "target",
+    "draft",
+    "draft-len",
+    "draft-nodes",
+    "fan-out",
+    "recipe",
+    "backend",
+    "graphs",
+    "devices",
+)
 MAX_LANES = 8
 
 
@@ -56,7 +67,8 @@ def lane_config(text: str, shared: Mapping[str, str]) -> LaneConfig:
         backend=values["backend"],
         devices=values["devices"],
         graphs=values["graphs"],
-        draft_len=_number(values["draft-len"]),
+        draft_len=_number("draft-len", values),
+        draft_nodes=_number("draft-nodes", values),
         fan_out=values["fan-out"],
     )
 
@@ -99,8 +111,8 @@ def _short_form(text: str) -> dict[str, str]:
     return {"decoder": decoder, **({"draft-len": str(draft_len)} if ":" in text else {})}
 
 
-def _number(text: str) -> int:
-    number = whole_number(text)
+def _number(key: str, values: Mapping[str, str]) -> int:
+    number = whole_number(values[key])
     if number is None:
-        raise UsageError(f"draft-len is {text!r}, but it takes a whole number of 1 or more.")
+        raise UsageError(f"{key} is {values[key]!r}, but it takes a whole number.")
     return number

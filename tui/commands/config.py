@@ -20,6 +20,7 @@ RUN_OPTIONS: dict[str, type] = {
     "target": str,
     "draft": str,
     "draft_len": int,
+    "draft_nodes": int,
     "fan_out": str,
     "recipe": str,
     "devices": str,

@@ -36,6 +36,7 @@ class LaneOptions:
     target: options.Target = "smollm2"
     draft: options.Draft = "auto"
     draft_len: options.DraftLen = 4
+    draft_nodes: options.DraftNodes = 0
     fan_out: options.FanOut = "1"
     recipe: options.Recipe = "auto"
     backend: options.Backend = "auto"

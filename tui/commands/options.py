@@ -30,6 +30,9 @@ Draft = Annotated[
 ]
 DecoderName = Annotated[str, typer.Option("--decoder", metavar="ar|sd|ssd", help="How to decode.")]
 DraftLen = Annotated[int, typer.Option(metavar="K", help="Tokens proposed in a round.")]
+DraftNodes = Annotated[
+    int, typer.Option(metavar="N", help="SD: draft a tree of N nodes, K deep, up to 15; 0: a chain.")
+]
 FanOut = Annotated[
     str,
     typer.Option(
@@ -94,6 +97,7 @@ def lane_config(
     fan_out: str,
     backend: str = "auto",
     graphs: str = "on",
+    draft_nodes: int = 0,
 ) -> LaneConfig:
     """The checked options as a lane. Raises: UsageError."""
     from specmon.core.decoders.check import check_config
@@ -128,6 +132,7 @@ def lane_config(
         fan_out=widths,
         branch_budget=budget,
         graphs=graphs == "on",
+        draft_nodes=bounded(draft_nodes, "--draft-nodes", 0),
     )
     check_config(config)
     return config
