@@ -222,6 +222,8 @@ def decoder_label(turn: TurnMetrics, *, fan_out: bool = True) -> str:
     if turn.lane.decoder == "ar":
         return "AR"
     label = f"{turn.lane.decoder.upper()} K{turn.turn.draft_len}"
+    if turn.turn.draft_nodes:
+        label += f" tree {turn.turn.draft_nodes}"
     words = turn.turn.fan_out_words
     if fan_out and words:
         label += f" fan {words}"

@@ -240,6 +240,6 @@ def test_schema_version_must_be_two_numbers(schema: str) -> None:
 
 
 def test_newer_minor_is_of_the_same_major() -> None:
-    assert is_newer_minor("1.3")
-    assert not is_newer_minor("1.2")
+    assert is_newer_minor("1.4")
+    assert not is_newer_minor("1.3")
     assert not is_newer_minor("2.1")

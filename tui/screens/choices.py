@@ -163,6 +163,8 @@ def config_label(c: LaneConfig) -> str:
     parts = [c.decoder.upper()]
     if c.decoder != "ar":
         parts.append(f"K{c.draft_len}")
+    if c.decoder == "sd" and c.draft_nodes:
+        parts.append(f"tree {c.draft_nodes}")
     if c.decoder == "ssd":
         parts.append(f"fan {c.fan_out_words}")
     if c.decoder != "ar" and c.draft != "auto":

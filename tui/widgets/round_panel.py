@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specmon.core.events import Branch, Round
-from specmon.core.metrics.acceptance import node_depths
+from specmon.core.metrics.acceptance import drafted_len, node_depths
 from specmon.core.metrics.spans import overlap, verify_ns
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
@@ -58,7 +58,8 @@ def render_round(view: View, width: int, height: int) -> list[Line]:
 def _note(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs) -> Line:
     note: Line = _place(view, turn)
     if round_.draft:
-        note.append((f"a {round_.accepted_len}/{len(round_.draft)}", "title"))
+        nodes = "" if round_.parents is None else f" of {len(round_.draft)} nodes"
+        note.append((f"a {round_.accepted_len}/{drafted_len(round_)}{nodes}", "title"))
     if (outcome := outcome_segment(round_, signs)) is not None:
         note += [(" ", "text"), outcome]
     return [*note, (f"  {ms(round_.t1 - round_.t0)} ms", "title")]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
+from specmon.core.metrics.acceptance import drafted_len
 from specmon.core.metrics.spans import overlap, verify_ns
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
@@ -168,7 +169,7 @@ def _bonus(row: _Row, cells: int) -> Line:
 
 def _accepted(row: _Row, _: int) -> Line:
     round_ = row.turn.rounds[row.position]
-    return [(f"{round_.accepted_len}/{len(round_.draft)}", "accepted" if round_.accepted_len else "rejected")]
+    return [(f"{round_.accepted_len}/{drafted_len(round_)}", "accepted" if round_.accepted_len else "rejected")]
 
 
 def _from(row: _Row, _: int) -> Line:
