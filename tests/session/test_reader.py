@@ -223,7 +223,7 @@ def test_impossible_schema_is_refused(tmp_path: Path, schema: str) -> None:
 
 def newer_file(path: Path, **kwargs: Any) -> Path:
     lines = [
-        encode(Header(t=0, schema="1.3")),
+        encode(Header(t=0, schema="1.9")),
         b'{"type":"Aura","t":3,"glow":[1,2]}',
         b'{"type":"Aura","t":4}',
         b'{"type":"Marker","t":5,"label":"x","colour":"red"}',
@@ -235,8 +235,8 @@ def test_newer_minor_opens_and_counts_what_it_does_not_know(tmp_path: Path) -> N
     found, warnings = read(newer_file(tmp_path / "a.session"))
     assert [type(event) for event in found] == [Header, Unknown, Unknown, Marker]
     assert warnings == (
-        f"2 events of kinds unknown here kept: Aura (2) (file 1.3, reader {SCHEMA}).",
-        f"1 field unknown here kept (file 1.3, reader {SCHEMA}).",
+        f"2 events of kinds unknown here kept: Aura (2) (file 1.9, reader {SCHEMA}).",
+        f"1 field unknown here kept (file 1.9, reader {SCHEMA}).",
     )
 
 
