@@ -78,6 +78,8 @@ def resolve_devices(wanted: str, machine: Machine | None = None) -> ResolvedDevi
                 f"There is no device {name!r} on this machine.",
                 f"It has {', '.join(machine.devices)}; or say auto.",
             )
+    if len(names) > 1 and len(names) < len(wanted.split(",")):
+        raise UsageError(f"--devices {wanted} names a device twice.", "Name each once.")
     if len({name.split(":")[0] for name in names}) > 1:
         raise UsageError(f"{' and '.join(names)} are of different kinds.", "Give CUDA devices or CPU cores.")
     busy = [f"{name} is in use by other processes too." for name in names if _is_busy(machine.devices[name])]

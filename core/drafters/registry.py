@@ -124,7 +124,7 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     def cache(n_layers: int) -> KvCache:
         return KvCache.of(file.config, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
 
-    if _is_head(file):
+    if is_head(file):
         name = "model.embed_tokens.weight"
         embedding = Builder(target.file, recipe, spec.device).dense(
             name, (wanted.vocab_size, wanted.hidden_size)
@@ -170,7 +170,7 @@ def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
     own, wanted = draft.file.config.vocab_size, target.file.config.vocab_size
     if own == wanted:
         return draft.file
-    if _is_head(draft.file) or not _same_tokens(draft, target):
+    if is_head(draft.file) or not _same_tokens(draft, target):
         raise SpecmonError(
             f"The draft {draft.label} has {own} tokens, the target {target.label} {wanted}.",
             "Both must use the same vocabulary.",
@@ -184,7 +184,8 @@ def _same_tokens(draft: Source, target: Source) -> bool:
     return same_tokens(draft.tokenizer(), target.tokenizer())
 
 
-def _is_head(file: TensorFile) -> TypeGuard[HeadFile]:
+def is_head(file: TensorFile) -> TypeGuard[HeadFile]:
+    """Whether it is an EAGLE-3 head's, which drafts and is no model by itself."""
     return isinstance(file, HfFolder | RandomHead) and is_eagle3(file.raw_config)
 
 

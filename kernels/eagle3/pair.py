@@ -18,7 +18,7 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start
 def collect_kernel(address_ptr, out_ptr, n_rows, F: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     """out [16, F] = the n_rows rows of F fp32 numbers that lie at address[0], then zeros. Grid: F / BLOCK.
 
-    A captured graph thus reads features where they are, wherever that is this time.
+    A captured graph thus reads features where they are, wherever that is this time. Source: `reference.collect`.
     """
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     rr = tl.arange(0, 16)

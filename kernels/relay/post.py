@@ -12,7 +12,7 @@ from specmon.kernels.stream.overlap import await_previous, let_next_start
 def post_kernel(features_ptr, board_ptr, state_ptr, F: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     """Copy rows to the place of the round whose serial number is state[0]. Grid: (F / BLOCK, rows).
 
-    Shapes: features [rows, F] fp32; board [2, 16, F] fp32 in the host's memory.
+    Shapes: features [rows, F] fp32; board [2, 16, F] fp32 in the host's memory. Source: `reference.post`.
     """
     row = tl.program_id(1)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from specmon.kernels.accept.reference import agreeing
 
 
@@ -38,3 +40,8 @@ def settle(
         return Settlement(accepted_len=accepted_len, emitted=emitted, tokens=None)
     following = branches.get((accepted_len, emitted[-1]), otherwise)
     return Settlement(accepted_len=accepted_len, emitted=emitted, tokens=(emitted[-1], *following))
+
+
+def post(board_2RF: Tensor, features_RF: Tensor, serial: int) -> None:
+    """Features of round `serial` go to its place, modulo 2. Shapes: board_2RF [2, 16, F]; features_RF [R, F], R ≤ 16."""
+    board_2RF[serial % 2, : len(features_RF)] = features_RF

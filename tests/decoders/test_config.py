@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tiny_models import TinyModels
 
 from specmon.core.decoders.check import MAX_DRAFT_LEN, check_config
+from specmon.core.decoders.settle import settle
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.hardware import survey
 from specmon.core.models.passes import MAX_ROWS, ReferencePasses
 
 from .harness import Bench
@@ -168,3 +171,8 @@ def test_a_turn_cannot_draft_more_than_its_lane_is_loaded_for(tiny: TinyModels, 
     several = bench.lane(tiny.target(), "ssd", draft_len=2, fan_out=(3, 2, 1))
     with pytest.raises(UsageError, match="fan_out has 3 entries"):
         several.decode(draft_len=1)
+
+
+def test_head_as_a_target_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="smollm2-eagle3 is an EAGLE-3 head, no model by itself"):
+        settle(LaneConfig(target="smollm2-eagle3", decoder="ar", devices="cpu:0"), survey(), tmp_path)

@@ -79,6 +79,7 @@ def test_the_draft_has_the_last_of_several_devices(names, of_target):
         ("cpu:0,", "no device ''"),
         ("cuda:0,cpu:0", "different kinds"),
         ("cuda:0,cuda:1,cpu:0", "different kinds"),
+        ("cpu:0,cpu:1,cpu:0", "names a device twice"),
     ],
 )
 def test_devices_that_cannot_be_used_are_a_usage_error(wanted, said):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specmon.kernels.relay.board import BRANCHES, TABLES, TOTAL, Board, key_of, words_of
 from specmon.kernels.relay.launch import Relay
-from specmon.kernels.relay.reference import settle
+from specmon.kernels.relay.reference import post, settle
 from specmon.kernels.stream.scaled import ROWS
 from specmon.kernels.stream.winners import WORDS, Winners
 
@@ -180,18 +180,17 @@ def test_a_round_that_nothing_follows_waits_for_nothing() -> None:
 @pytest.mark.parametrize("width", [1, 1000, 2500])
 def test_features_go_to_the_place_of_their_round(width: int) -> None:
     table = Table(torch.zeros(words_of(width), dtype=torch.int64, pin_memory=GPU))
-    features = torch.randn(ROWS, width, device=DEVICE)
+    features, want = torch.randn(ROWS, width, device=DEVICE), torch.zeros(TABLES, ROWS, width)
     for serial in (4, 5, 6):
         table.start([1, 2], serial=serial)
         table.relay.post(features + serial, 3)
         if GPU:
             torch.cuda.synchronize()
-        found = table.board.features(serial, 3)
-        assert found is not None
-        assert torch.equal(torch.from_numpy(found), (features[:3] + serial).cpu())
-    first = table.board.features(5, 3)
-    assert first is not None
-    assert torch.equal(torch.from_numpy(first), (features[:3] + 5).cpu())  # the last two rounds' stay
+        post(want, (features[:3] + serial).cpu(), serial)
+        for there in (serial, serial - 1):  # the last two rounds' stay
+            found = table.board.features(there, ROWS)
+            assert found is not None
+            assert torch.equal(torch.from_numpy(found), want[there % TABLES])
 
 
 def test_a_board_without_features_has_none() -> None:
