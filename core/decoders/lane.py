@@ -287,7 +287,7 @@ class DecodeLane:
             chooser=chooser,
             limits=Limits(
                 max_new_tokens=request.max_new_tokens,
-                eos_ids=frozenset(self._loaded.tokenizer.eos_ids),
+                eos_ids=frozenset((*self._loaded.tokenizer.eos_ids, *request.eos_ids)),
                 context_length=self._loaded.context_length,
             ),
             clock=self._clock,
@@ -309,7 +309,8 @@ class DecodeLane:
             return
         fan_out = self._fan_out(config) if config.decoder == "ssd" else None
         ready: Ready | None = None
-        if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy:
+        few_eos = len(run.eos_ids) <= MOST_EOS
+        if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy and few_eos:
             ready = yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
         if fan_out is None:
             yield from sd_rounds(run, link, config.draft_len, ready)
@@ -345,8 +346,7 @@ class DecodeLane:
         link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
         if not isinstance(link, WorkerLink) or not on_gpus:
             return None
-        few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
-        if link.info.kind == "ngram" or not (few_eos and self._target.runs_ahead and self.config.graphs):
+        if link.info.kind == "ngram" or not (self._target.runs_ahead and self.config.graphs):
             return None
         taps = link.info.tap_layers
         return self._target.queued_rounds(link.board(len(taps) * self._target.model.config.hidden_size), taps)

@@ -44,6 +44,7 @@ def report_of(sweep: Measurement, evaluation: Measurement | None = None) -> Draf
         sweep,
         evaluation,
         config=LaneConfig(decoder="sd"),
+        checks={"ar": ("agreement", "quality"), "sd": ("agreement",), "ssd": ()},
         command="specmon bench draft-len",
         provenance=Provenance(commit="abc", date="2026-11-30", hardware="two GPUs", versions={}),
         devices=(),
