@@ -17,11 +17,12 @@ from specmon.core.decoders.check import MAX_DRAFT_LEN
 from specmon.core.drafters.scripted import Step
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import Decoder, Sampling
+from specmon.core.models.tokenizer import Tokenizer
 
 PROSE = "The ferry to the island leaves at seven, and in winter it leaves in the dark."
 REPETITIVE = "one two three one two three one two three one two"
 CODE = "def merge(left, right):\n    merged = []\n    while left and right:\n"
-LONG = PROSE * 24  # more than a chunk of 256 tokens
+_LONG_TOKENS = 400  # more than a chunk of 256
 CHAT = ("Write a story about a lighthouse.", "Go on.", "And then?")
 
 GREEDY = Sampling()
@@ -71,8 +72,18 @@ class Lane:
     patterns: tuple[Pattern, ...]
 
 
-def suite(config: LaneConfig) -> list[Lane]:
-    """Lanes for the target, drafter, recipe and devices of `config`, its draft_len K and its fan-out."""
+def long_prompt(tokenizer: Tokenizer, context_length: int) -> str:
+    """A prompt of more than one chunk, or of half the context where that is less."""
+    a_piece = len(tokenizer.encode(PROSE))
+    return PROSE * max(1, min(_LONG_TOKENS, context_length // 2) // a_piece)
+
+
+def suite(config: LaneConfig, long: str) -> list[Lane]:
+    """Lanes for the target, drafter, recipe and devices of `config`, its draft_len K and its fan-out.
+
+    Args:
+        long: a prompt of several chunks.
+    """
     k = config.draft_len
 
     def lane(
@@ -83,7 +94,7 @@ def suite(config: LaneConfig) -> list[Lane]:
 
     single: dict[str, Any] = {"draft_len": MAX_DRAFT_LEN, "fan_out": (1,), "branch_budget": None}
     auto: dict[str, Any] = {"fan_out": (1,), "branch_budget": 16}
-    own = _own(k)
+    own = _own(k, long)
     return [
         lane("sd", [*_accepted(k), *_forced(k)], scripted=True, **single),
         lane("ssd", [*_hits(k), *_misses(k), *_forced(k)], scripted=True, **single),
@@ -176,14 +187,14 @@ def _repeating(name: str, steps: Sequence[Step], k: int, tokens: int = 24) -> Pa
 # --- with the user's own drafter ----------------------------------------------------------------------------------
 
 
-def _own(k: int) -> list[Pattern]:
-    base = Ask(max_new_tokens=32)
+def _own(k: int, long: str) -> list[Pattern]:
+    base = Ask()
     return [
         Pattern(name="prose", asks=(base,)),
         Pattern(name="warm second turns", asks=_conversation(base)),
         Pattern(name="code", asks=(replace(base, prompt=CODE),)),
         Pattern(name="a repetitive prompt", asks=(replace(base, prompt=REPETITIVE),)),
-        Pattern(name="a prompt of several chunks", asks=(replace(base, prompt=LONG),)),
+        Pattern(name="a prompt of several chunks", asks=(replace(base, prompt=long),)),
         Pattern(name="a prompt of one token", asks=(replace(base, prompt="x"),)),
         Pattern(name="sampled", asks=_sampled(base)),
         Pattern(
@@ -194,7 +205,7 @@ def _own(k: int) -> list[Pattern]:
 
 def _sampled(base: Ask) -> tuple[Ask, ...]:
     return tuple(
-        replace(base, sampling=sampling, seed=seed, max_new_tokens=16)
+        replace(base, sampling=sampling, seed=seed, max_new_tokens=12)
         for seed, sampling in enumerate(SAMPLINGS, start=11)
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
+import torch
 
 from specmon.core.checks.logits import TextLogits
 from specmon.core.models.passes import MAX_ROWS
@@ -55,6 +56,7 @@ class Read:
     best: tuple[int, ...]
 
 
+@torch.inference_mode()
 def read(loaded: LoadedModel, ids: Sequence[int], *, graphs: bool = True) -> Read:
     """Feed `ids`, two or more."""
     own = TextLogits(loaded, len(ids), graphs=graphs)

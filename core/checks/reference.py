@@ -27,7 +27,8 @@ DECODED, ROW_COUNTS = 12, (1, 2, 3)
 FP32_ERROR, FP32_VARIATION = 1e-3, 1e-3
 #: bf16: as many times Hugging Face's own bf16 in the mean, and of its largest at one position; and what is always allowed.
 BF16_MEAN, BF16_MAX, BF16_SLACK = 1.5, 3.0, 0.01
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+Path = Literal["prefill", "decode"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of text through one path. `border`: tokens prefilled; decode goes on from there."""
 
     recipe: str
-    path: Literal["prefill", "decode"]
+    path: Path
     border: int
     distance: Along
     fault: str | None
@@ -94,20 +95,22 @@ def reference_ids(tokenizer: Tokenizer, context_length: int, *, long: bool) -> l
 
 def compare(loaded: LoadedModel, yardstick: Yardstick, *, long: bool, graphs: bool = True) -> Iterator[Run]:
     """The model's own logits against the yardstick's: two runs a border, each given out as it is done."""
-    recipe = loaded.recipe.name
-    bounds = yardstick.bounds(recipe)
-    own = TextLogits(loaded, len(yardstick.ids), graphs=graphs)
+    bounds = yardstick.bounds(loaded.recipe.name)
+    with torch.inference_mode():
+        own = TextLogits(loaded, len(yardstick.ids), graphs=graphs)
     for border in borders(loaded.context_length, long=long):
         ids = yardstick.ids[: border + DECODED]
+        path: Path
         for path, parts in (
             ("prefill", own.prefill(ids[:border])),
             ("decode", own.decode(ids, border, ROW_COUNTS)),
         ):
-            found = [d for first, logits in parts for d in _distances(first, logits, yardstick.logits_NV)]
+            with torch.inference_mode():
+                found = [d for first, logits in parts for d in _distances(first, logits, yardstick.logits_NV)]
             distance = along(found, bounds.variation)
             yield Run(
-                recipe=recipe,
-                path="prefill" if path == "prefill" else "decode",
+                recipe=loaded.recipe.name,
+                path=path,
                 border=border,
                 distance=distance,
                 fault=fault_of(found, distance, bounds),

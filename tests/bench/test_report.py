@@ -200,6 +200,20 @@ def test_figures_of_several_turns_are_quotients_of_sums() -> None:
     assert pooled([]).ms_per_token is None
 
 
+def test_a_speed_without_agreement_is_unverified() -> None:
+    checks: dict[str, tuple[Kind, ...]] = {"A": ("agreement", "quality"), "B": ("quality",)}
+    report = report_of(lambda lane, name, repeat: make_turn(draft_len=lane), checks=checks)
+
+    assert [(lane.checks, lane.verified) for lane in report.lanes] == [
+        (("agreement", "quality"), True),
+        (("quality",), False),
+    ]
+    rows = {row[2:6]: row for row in markdown(report).splitlines() if row.startswith(("| A AR", "| B SD"))}
+    assert "unverified" not in rows["A AR"]
+    assert " 1,000 unverified | " in rows["B SD"]
+    assert markdown(report).count("unverified") == 1
+
+
 def test_labels_tell_what_differs_and_nothing_else() -> None:
     assert labels((AR, SD)) == ["AR", "SD K1"]
     ssd = LaneConfig(decoder="ssd", fan_out=(2,), draft="eagle3", graphs=False)

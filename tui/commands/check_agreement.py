@@ -40,17 +40,18 @@ def agreement(
 
     from specmon.core.checks.identify import subject_of
     from specmon.core.checks.markdown import agreement_markdown
-    from specmon.core.checks.patterns import suite
+    from specmon.core.checks.patterns import long_prompt, suite
+    from specmon.core.models.source import open_model
     from specmon.core.paths import cache_dir
 
     config = lane.config("ssd")
     files = bench_files.report_files(out, name, force)
     prepare([config])
-    lanes = suite(config)
-    settled = settle_lanes([config, *(planned.config for planned in lanes)])[0]
+    [settled] = settle_lanes([config])
     subject = subject_of(settled, cache_dir())
     config = replace(config, devices=",".join(settled.devices.names))
-    lanes = suite(config)
+    tokenizer = open_model(config.target, cache_dir()).tokenizer()
+    lanes = suite(config, long_prompt(tokenizer, settled.context_length))
     results: list[PatternResult] = []
     report: AgreementReport | None = None
     try:
