@@ -11,6 +11,7 @@ from specmon.core.bench.pairs import Decode, Measured, Plan
 from specmon.core.bench.report import Pair
 from specmon.core.bench.statistics import Estimate
 from specmon.core.bench.verdicts import compare
+from specmon.core.checks.subject import Kind
 from specmon.core.engine.messages import Request
 from specmon.core.events import Decoder
 from specmon.core.metrics.pooled import pooled
@@ -39,7 +40,8 @@ class DraftLenRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Times are means a round. `equal`: whether its tokens are AR's; where not, it has no times, and `fault` says where.
     `predicted_…`: of `RoundParts.predicted`; `measured_over_predicted` is of tokens/s, 1 where parts are all of a round.
-    `over_ar`: how many times as fast as AR it decodes, median of single requests.
+    `over_ar`: how many times as fast as AR it decodes, median of single requests. `checks`: those of `specmon check` that
+    have passed and speak for its decoder; without agreement it is not `verified`.
     """
 
     decoder: Decoder
@@ -62,6 +64,8 @@ class DraftLenRow(msgspec.Struct, frozen=True, kw_only=True):
     predicted_tokens_per_s: float | None = None
     measured_over_predicted: float | None = None
     over_ar: Estimate | None = None
+    checks: tuple[Kind, ...] = ()
+    verified: bool = False
 
     @property
     def label(self) -> str:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from specmon.core.bench.draft_len import DraftLenRow
 from specmon.core.bench.draft_len_report import Comparison, DraftLenReport, Stage
-from specmon.core.bench.markdown import LAUNCHES, NONE, ceilings, count, number, origin, plain, table, times
+from specmon.core.bench.markdown import (
+    LAUNCHES,
+    NONE,
+    ceilings,
+    count,
+    number,
+    origin,
+    plain,
+    speed,
+    table,
+    times,
+)
 from specmon.core.bench.statistics import RESAMPLES
 
 _HEAD = ["", "τ", "α", "hit rate", "t_d", "t_v", "t_branch", "t_sync", "round", "predicted"]
@@ -76,10 +87,10 @@ def _row(row: DraftLenRow) -> list[str]:
                 row.t_sync_ms,
                 row.round_ms,
                 row.predicted_round_ms,
-                row.tokens_per_s,
-                row.predicted_tokens_per_s,
             )
         ),
+        speed(_number(row.tokens_per_s), verified=row.verified),
+        _number(row.predicted_tokens_per_s),
         "tokens differ" if row.equal is False else times(row.over_ar),
         plain(row.measured_over_predicted, 3),
         plain(row.host_launches_per_round, 1),

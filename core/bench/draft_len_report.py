@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -10,6 +10,8 @@ from specmon.core.bench.draft_len import DraftLenRow, Measurement, Setting, comp
 from specmon.core.bench.provenance import Provenance
 from specmon.core.bench.report import DeviceCeilings
 from specmon.core.bench.statistics import Estimate
+from specmon.core.checks.records import verifies
+from specmon.core.checks.subject import Kind
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import Decoder
 from specmon.core.metrics.acceptance import ratio
@@ -91,19 +93,21 @@ def draft_len_report(
     evaluation: Measurement | None,
     *,
     config: LaneConfig,
+    checks: Mapping[Decoder, tuple[Kind, ...]],
     command: str,
     provenance: Provenance,
     devices: tuple[DeviceCeilings, ...],
     ceiling_source: str | None,
     seed: int = 0,
 ) -> DraftLenReport:
-    """Work out what was measured; `config` is the lanes' besides decoder and draft_len.
+    """Work out what was measured; `config` is the lanes' besides decoder and draft_len, `checks` those passed by decoder.
 
     Raises: ValueError if nothing was.
     """
     if not sweep.measured:
         raise ValueError("nothing was measured")
-    swept, evaluated = _stage(sweep, seed), _stage(evaluation, seed) if evaluation else None
+    swept = _stage(sweep, checks, seed)
+    evaluated = _stage(evaluation, checks, seed) if evaluation else None
     lanes = [m.turn.lane for m in sweep.measured]
     return DraftLenReport(
         command=command,
@@ -157,14 +161,18 @@ def comparison(done: Measurement, rows: Sequence[DraftLenRow], seed: int) -> Com
     )
 
 
-def _stage(done: Measurement, seed: int) -> Stage:
+def _stage(done: Measurement, checks: Mapping[Decoder, tuple[Kind, ...]], seed: int) -> Stage:
     return Stage(
         prompts=tuple(prompt.name for prompt in done.plan.prompts),
         n_planned=done.plan.n_requests,
         n_requests=len(done.measured),
         interrupted=done.interrupted,
-        rows=rows_of(done, seed),
+        rows=tuple(_with_checks(row, checks[row.decoder]) for row in rows_of(done, seed)),
     )
+
+
+def _with_checks(row: DraftLenRow, checks: tuple[Kind, ...]) -> DraftLenRow:
+    return msgspec.structs.replace(row, checks=checks, verified=verifies(checks))
 
 
 def _predicted_ratio(rows: Sequence[DraftLenRow]) -> float | None:

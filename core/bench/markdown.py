@@ -13,6 +13,7 @@ from specmon.kernels.registry import TRITON
 
 NONE, ONE = "n/a", "(one request)"
 LAUNCHES = "host launches/round"
+UNVERIFIED = "unverified"
 
 
 def markdown(report: PairedReport) -> str:
@@ -101,7 +102,7 @@ def _lane_row(lane: LaneFigures) -> list[str]:
     return [
         f"{lane.letter} {lane.label}",
         _span(lane.ms_per_token),
-        _middle(lane.tokens_per_s),
+        speed(_middle(lane.tokens_per_s), verified=lane.verified),
         _middle(lane.request_tokens_per_s),
         _span(lane.prefill_ms),
         plain(lane.tokens_per_round, 2),
@@ -112,10 +113,15 @@ def _lane_row(lane: LaneFigures) -> list[str]:
     ]
 
 
+def speed(words: str, *, verified: bool) -> str:
+    """A speed, with a remark where no passed check says that its tokens are AR's."""
+    return words if verified or words == NONE else f"{words} {UNVERIFIED}"
+
+
 def _setups(report: PairedReport) -> str:
     if not report.lanes:
         return ""
-    head = ["lane", "target", "draft", "recipe", "backend", "devices", "graphs"]
+    head = ["lane", "target", "draft", "recipe", "backend", "devices", "graphs", "checks passed"]
     return table(head, [_setup_row(lane) for lane in report.lanes if lane.letter != CONTROL])
 
 
@@ -123,7 +129,8 @@ def _setup_row(lane: LaneFigures) -> list[str]:
     captures = "on" if lane.backend == TRITON.label else "none"
     graphs = captures if lane.config.graphs else "off"
     draft = lane.drafter or "none"
-    return [lane.letter, lane.target, draft, lane.recipe, lane.backend, " + ".join(lane.devices), graphs]
+    devices, checks = " + ".join(lane.devices), ", ".join(lane.checks) or "none"
+    return [lane.letter, lane.target, draft, lane.recipe, lane.backend, devices, graphs, checks]
 
 
 def _prompts(report: PairedReport) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -47,15 +49,30 @@ def today() -> str:
 
 def checkout_commit() -> str | None:
     """Short commit of the checkout this runs from, "+" if its code differs; None without a checkout."""
+    commit, changes = _checkout()
+    return f"{commit}+" if commit and changes else commit
+
+
+@cache
+def code_state() -> str:
+    """The version, the commit where there is a checkout, and eight digits of a hash of what differs from it."""
+    commit, changes = _checkout()
+    words = [specmon.__version__, *([commit] if commit else [])]
+    if changes:
+        words.append(hashlib.sha256(changes.encode()).hexdigest()[:8])
+    return " ".join(words)
+
+
+def _checkout() -> tuple[str | None, str]:
+    """Short commit of the checkout this runs from, and how its code differs from it; None without a checkout."""
     root = Path(specmon.__file__).resolve().parents[2]
     if not (root / ".git").exists():
-        return None
+        return None, ""
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "core", "kernels", "tui")
+        return commit, _git(root, "diff", "HEAD", "--", "core", "kernels", "tui")
     except (OSError, subprocess.CalledProcessError):
-        return None
-    return f"{commit}+" if changed else commit
+        return None, ""
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -8,6 +8,7 @@ from specmon.core.bench.choose_k import TunedK
 from specmon.core.bench.lanes import CONTROL
 from specmon.core.bench.provenance import Provenance
 from specmon.core.bench.statistics import Estimate
+from specmon.core.checks.subject import Kind
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import StopReason
 
@@ -51,7 +52,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One lane over all of its requests: medians with intervals, and figures of all rounds together.
 
-    `first_change`: where a repeat gave other tokens than the first did; a greedy lane has none.
+    `first_change`: where a repeat gave other tokens than the first did; a greedy lane has none. `checks`: those of
+    `specmon check` that have passed and speak for it; without agreement it is not `verified`.
     """
 
     letter: str
@@ -75,6 +77,8 @@ class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     sol_fraction: float | None
     first_change: Difference | None
     host_launches_per_round: float | None
+    checks: tuple[Kind, ...]
+    verified: bool
 
 
 class LaneTuning(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import msgspec
@@ -20,6 +20,8 @@ from specmon.core.bench.report import (
     RequestRow,
 )
 from specmon.core.bench.statistics import Estimate, estimate
+from specmon.core.checks.records import verifies
+from specmon.core.checks.subject import Kind
 from specmon.core.events import Lane
 from specmon.core.metrics.bandwidth import sol_fraction
 from specmon.core.metrics.pooled import pooled
@@ -33,13 +35,18 @@ def paired_report(
     lanes: Sequence[BenchLane],
     tuning: Sequence[LaneTuning],
     plan: Plan,
+    checks: Mapping[str, tuple[Kind, ...]],
     command: str,
     provenance: Provenance,
     devices: tuple[DeviceCeilings, ...],
     ceiling_source: str | None,
     seed: int,
 ) -> PairedReport:
-    """Work out what `measured` says; pairs rest on the requests that both of their lanes finished."""
+    """Work out what `measured` says; pairs rest on the requests that both of their lanes finished.
+
+    Args:
+        checks: by a lane's letter those that have passed and speak for it.
+    """
     done = [[m for m in measured if m.lane == number] for number in range(len(lanes))]
     present = [number for number, own in enumerate(done) if own]
     pairs = [
@@ -59,7 +66,7 @@ def paired_report(
         n_planned=plan.n_requests,
         interrupted=len(measured) < plan.n_requests,
         tuning=tuple(tuning),
-        lanes=tuple(_lane(lanes[n], done[n], seed) for n in present),
+        lanes=tuple(_lane(lanes[n], done[n], checks[lanes[n].letter], seed) for n in present),
         pairs=tuple(pairs),
         requests=tuple(_row(lanes[m.lane].letter, m) for m in measured),
     )
@@ -123,7 +130,7 @@ def _estimate(values: Iterable[tuple[str, float | None]], seed: int) -> Estimate
     return estimate(by_prompt, seed=seed)
 
 
-def _lane(lane: BenchLane, measured: list[Measured], seed: int) -> LaneFigures:
+def _lane(lane: BenchLane, measured: list[Measured], checks: tuple[Kind, ...], seed: int) -> LaneFigures:
     whole = pooled([m.turn for m in measured])
     described: Lane = measured[0].turn.lane
 
@@ -152,6 +159,8 @@ def _lane(lane: BenchLane, measured: list[Measured], seed: int) -> LaneFigures:
         sol_fraction=whole.sol_fraction,
         first_change=_first_change(measured),
         host_launches_per_round=whole.host_launches_per_round,
+        checks=checks,
+        verified=verifies(checks),
     )
 
 

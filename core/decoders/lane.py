@@ -305,7 +305,7 @@ class DecodeLane:
             chooser=chooser,
             limits=Limits(
                 max_new_tokens=request.max_new_tokens,
-                eos_ids=frozenset(self._loaded.tokenizer.eos_ids),
+                eos_ids=frozenset((*self._loaded.tokenizer.eos_ids, *request.eos_ids)),
                 context_length=self._loaded.context_length,
             ),
             clock=self._clock,
@@ -322,15 +322,16 @@ class DecodeLane:
 
     def _rounds(self, run: Run, config: LaneConfig) -> Iterator[Event]:
         link = self._link
+        queued = self._queued if run.is_greedy and len(run.eos_ids) <= MOST_EOS else None
         if link is None:
-            if self._queued is not None and run.is_greedy:
-                yield from queued_ar(run, self._queued)
+            if queued is not None:
+                yield from queued_ar(run, queued)
             yield from ar_rounds(run)
             return
         fan_out = self._fan_out(config) if config.decoder == "ssd" else None
         ready: Ready | None = None
-        if self._queued is not None and isinstance(link, WorkerLink) and run.is_greedy:
-            ready = yield from queued_rounds(run, link, self._queued, config.draft_len, fan_out)
+        if queued is not None and isinstance(link, WorkerLink):
+            ready = yield from queued_rounds(run, link, queued, config.draft_len, fan_out)
         if fan_out is None:
             yield from sd_rounds(run, link, config.draft_len, ready)
         else:
@@ -363,8 +364,7 @@ class DecodeLane:
         A drafter that shares the target's device, may propose less than asked for, or drafts trees, is served by the host.
         """
         link, on_gpus = self._link, all(name.startswith("cuda") for name in self._devices)
-        few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
-        if not (on_gpus and few_eos and self._target.runs_ahead and self.config.graphs):
+        if not (on_gpus and self._target.runs_ahead and self.config.graphs):
             return None
         if link is None:
             self._board = SharedBoard()

@@ -30,8 +30,18 @@ def open_link(
 
     Raises: UsageError or SpecmonError where there is no such drafter (a worker says so when it is first asked).
     """
-    device = devices[-1]
-    spec = DrafterSpec(
+    spec, device = drafter_spec(config, devices[-1], cache_dir), devices[-1]
+    if len(devices) == 1:
+        with torch.inference_mode():
+            return InlineLink(build_drafter(spec, progress), clock)
+    return WorkerLink(
+        build_drafter, (spec,), device=device, core=cores.get(device), clock=clock, progress=progress
+    )
+
+
+def drafter_spec(config: LaneConfig, device: str, cache_dir: Path) -> DrafterSpec:
+    """What is to be built on `device` for the drafter that `config` names. Raises: UsageError where there is none."""
+    return DrafterSpec(
         name=resolve_name(config.draft, config.target),
         target=config.target,
         recipe=config.recipe,
@@ -42,12 +52,6 @@ def open_link(
         cache_dir=cache_dir,
         graphs=config.graphs,
         draft_nodes=config.draft_nodes,
-    )
-    if len(devices) == 1:
-        with torch.inference_mode():
-            return InlineLink(build_drafter(spec, progress), clock)
-    return WorkerLink(
-        build_drafter, (spec,), device=device, core=cores.get(device), clock=clock, progress=progress
     )
 
 

@@ -82,9 +82,22 @@ def check_drafter(draft: str, name: str, target: Source) -> None:
 
     Raises: SpecmonError where the draft has another vocabulary; UsageError where there is no such model.
     """
-    model = _model_of(resolve_name(draft, name), name)
+    model = model_of(resolve_name(draft, name), name)
     if model is not None:
         _of_same_vocabulary(open_model(model, target.cache_dir), target)
+
+
+def draft_words(draft: str, target: str, cache_dir: Path) -> str:
+    """What tells one draft from another: its name, where it is a model the fingerprint, or both.
+
+    Raises: UsageError where there is no such draft.
+    """
+    name = resolve_name(draft, target)
+    model = model_of(name, target)
+    if model is None:
+        return name
+    mark = open_model(model, cache_dir).fingerprint()
+    return mark if model == name else f"{name.partition('@')[0]}@{mark}"
 
 
 def build_drafter(spec: DrafterSpec, progress: Progress = unwatched) -> Drafter:
@@ -106,7 +119,7 @@ def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter
     plan = AccuracyPlan(script.alpha, coverage=script.coverage, seed=spec.seed)
     target = open_model(spec.target, spec.cache_dir)
     label, inner = script.label, None
-    name = _model_of(spec.name, spec.target)
+    name = model_of(spec.name, spec.target)
     if name is not None:
         inner = _build_model(replace(spec, name=name), "", progress)
         label += f" + {inner.info.label}"
@@ -146,8 +159,11 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     return ChainDrafter(stepper, branches=branches)
 
 
-def _model_of(name: str, target: str) -> str | None:
-    """The model that the drafter `name` runs, None for none. Raises: UsageError for a script that cannot be read."""
+def model_of(name: str, target: str) -> str | None:
+    """The model that the drafter `name`, as `resolve_name` gives it, runs; None for none.
+
+    Raises: UsageError for a script that cannot be read.
+    """
     kind, _, rest = name.partition(":")
     if kind != "scripted":
         return None if kind in _BY_KIND else name

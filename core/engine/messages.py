@@ -43,7 +43,8 @@ class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One turn. `messages` is the whole conversation as (role, content), the new user message last.
 
-    `draft_len`: draft fewer tokens a round than the lane is loaded for, in this turn; None: as many.
+    `draft_len`: draft fewer tokens a round than the lane is loaded for, in this turn; None: as many. `eos_ids`: tokens
+    that end the turn besides the model's own.
     """
 
     messages: tuple[tuple[str, str], ...]
@@ -53,6 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     stop_strings: tuple[str, ...] = ()
     raw: bool = False  # True: no chat template, the contents are concatenated
     draft_len: int | None = None
+    eos_ids: tuple[int, ...] = ()
 
 
 # --- commands (view -> engine) -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from specmon.core.checks.subject import Kind
 from specmon.core.decoders.settle import Settled
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.events import DeviceInfo, Header
@@ -38,6 +39,11 @@ def settled_on(*models: str, recipe: str = "bf16") -> Callable[[Sequence[LaneCon
         ]
 
     return settle
+
+
+def agreement_of_ar(settled: Sequence[Settled]) -> list[tuple[Kind, ...]]:
+    """The checks passed of each lane: agreement, for AR alone."""
+    return [("agreement",) if lane.config.decoder == "ar" else () for lane in settled]
 
 
 class FakeEngine:

@@ -17,7 +17,7 @@ from specmon.core.errors import SpecmonError
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.commands.main import main
 
-from .fake_engine import FakeEngine, settled_on
+from .fake_engine import FakeEngine, agreement_of_ar, settled_on
 from .turns import make_turn
 
 Bench = Callable[..., tuple[int, str, str]]
@@ -35,6 +35,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     monkeypatch.setattr("specmon.tui.commands.bench_engine.BenchEngine", FakeEngine)
     monkeypatch.setattr("specmon.tui.commands.bench_paired.prepare", lambda configs: None)
     monkeypatch.setattr("specmon.tui.commands.bench_paired.settle_lanes", settled_on(*TWO_H200S))
+    monkeypatch.setattr("specmon.tui.commands.bench_paired.lane_checks", agreement_of_ar)
     monkeypatch.setattr(
         "specmon.core.ceilings.measure_copies", lambda names, machine: dict.fromkeys(names, 2e10)
     )

@@ -44,6 +44,7 @@ def report_of(sweep: Measurement, evaluation: Measurement | None = None) -> Draf
         sweep,
         evaluation,
         config=LaneConfig(decoder="sd"),
+        checks={"ar": ("agreement", "quality"), "sd": ("agreement",), "ssd": ()},
         command="specmon bench draft-len",
         provenance=Provenance(commit="abc", date="2026-11-30", hardware="two GPUs", versions={}),
         devices=(),
@@ -180,3 +181,17 @@ def test_turns_of_one_token_have_no_times() -> None:
 def test_nothing_measured_is_no_report() -> None:
     with pytest.raises(ValueError, match="nothing was measured"):
         report_of(measurement(drop=14))
+
+
+def test_a_row_without_agreement_is_unverified() -> None:
+    report = report_of(measurement())
+
+    assert {(row.decoder, row.verified) for row in report.sweep.rows} == {
+        ("ar", True),
+        ("sd", True),
+        ("ssd", False),
+    }
+    text = markdown(report)
+    for row in text.splitlines():
+        if row.startswith(("| AR |", "| SD K", "| SSD K")):
+            assert ("unverified" in row) == row.startswith("| SSD")

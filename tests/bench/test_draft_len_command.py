@@ -16,7 +16,7 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.commands.bench_draft_len_choices import decoders_of_machine, parse_decoders
 from specmon.tui.commands.main import main
 
-from .fake_engine import HEADER, FakeEngine, settled_on
+from .fake_engine import HEADER, FakeEngine, agreement_of_ar, settled_on
 from .turns import timed_turn
 
 
@@ -49,6 +49,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         "specmon.tui.commands.bench_draft_len.decoders_of_machine", lambda devices: ("sd", "ssd")
     )
     monkeypatch.setattr("specmon.tui.commands.bench_draft_len.settle_lanes", settled_on(*TWO_H200S))
+    monkeypatch.setattr("specmon.tui.commands.bench_draft_len.lane_checks", agreement_of_ar)
     monkeypatch.setattr(
         "specmon.core.ceilings.measure_copies", lambda names, machine: dict.fromkeys(names, 2e10)
     )

@@ -14,6 +14,7 @@ from specmon.core.bench.pairs import Measured, Plan
 from specmon.core.bench.provenance import Provenance, of_engine
 from specmon.core.bench.report import DeviceCeilings, Pair, PairedReport
 from specmon.core.bench.verdicts import paired_report
+from specmon.core.checks.subject import Kind
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import DeviceInfo, Header
 from specmon.core.metrics.pooled import pooled
@@ -32,6 +33,7 @@ def report_of(
     configs: tuple[LaneConfig, ...] = (AR, SD),
     control: bool = False,
     drop: int = 0,
+    checks: dict[str, tuple[Kind, ...]] | None = None,
 ) -> PairedReport:
     """The report of 2 prompts × 2 repeats, the last `drop` requests missing."""
     lanes = bench_lanes(configs, control=control)
@@ -46,6 +48,7 @@ def report_of(
         lanes=lanes,
         tuning=(),
         plan=Plan(n_lanes=len(lanes), prompts=PROMPTS, repeats=2, max_new_tokens=9),
+        checks=checks or {lane.letter: ("agreement",) for lane in lanes},
         command="specmon bench paired",
         provenance=HERE,
         devices=(DeviceCeilings(name="cpu:0", model="a CPU", read=1e10, copy=9e9),),
@@ -149,7 +152,7 @@ def test_control_pairs_the_first_lane_with_itself_alone() -> None:
     assert report.control.decode.median == 1.0
     rows = markdown(report).splitlines()
     assert any(row.startswith("| control: A over itself") for row in rows)
-    assert "| B | tiny | n-gram | fp32 | reference-1 | cpu:0 | none |" in rows
+    assert "| B | tiny | n-gram | fp32 | reference-1 | cpu:0 | none | agreement |" in rows
 
 
 def test_three_lanes_give_three_pairs() -> None:
@@ -195,6 +198,20 @@ def test_figures_of_several_turns_are_quotients_of_sums() -> None:
     assert whole.branch_hit_rate is None
     assert whole.sol_fraction == pytest.approx(9 * 0.1 / 21)
     assert pooled([]).ms_per_token is None
+
+
+def test_a_speed_without_agreement_is_unverified() -> None:
+    checks: dict[str, tuple[Kind, ...]] = {"A": ("agreement", "quality"), "B": ("quality",)}
+    report = report_of(lambda lane, name, repeat: make_turn(draft_len=lane), checks=checks)
+
+    assert [(lane.checks, lane.verified) for lane in report.lanes] == [
+        (("agreement", "quality"), True),
+        (("quality",), False),
+    ]
+    rows = {row[2:6]: row for row in markdown(report).splitlines() if row.startswith(("| A AR", "| B SD"))}
+    assert "unverified" not in rows["A AR"]
+    assert " 1,000 unverified | " in rows["B SD"]
+    assert markdown(report).count("unverified") == 1
 
 
 def test_labels_tell_what_differs_and_nothing_else() -> None:

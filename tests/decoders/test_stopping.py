@@ -35,6 +35,20 @@ def test_eos_ends_the_turn_anywhere_in_a_draft(tiny: TinyModels, bench: Bench, d
     assert found.end.stop_reason == ar.end.stop_reason == "eos"
 
 
+@pytest.mark.parametrize("decoder", ["ar", *DECODERS])
+def test_a_request_may_name_further_tokens_that_end_its_turn(
+    tiny: TinyModels, bench: Bench, decoder: str
+) -> None:
+    free = bench.lane(tiny.target()).decode().tokens
+    lane = bench.lane(tiny.target(), decoder, draft="scripted:1.0")
+
+    found = lane.decode(eos_ids=(free[5],))
+
+    assert found.tokens == free[: free.index(free[5]) + 1]
+    assert found.end.stop_reason == "eos"
+    assert lane.decode().tokens == free
+
+
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_kept_drafted_eos_has_no_bonus(tiny: TinyModels, bench: Bench, decoder: str) -> None:
     free = bench.lane(tiny.target()).decode().tokens

@@ -15,7 +15,7 @@ from specmon.tui.commands import bench_files, options
 from specmon.tui.commands.bench_choices import chosen_prompts, draft_len_range
 from specmon.tui.commands.bench_draft_len_choices import Wanted, decoders_of_machine, parse_decoders
 from specmon.tui.commands.bench_figures import check_figure, parse_figures
-from specmon.tui.commands.bench_lanes import settle_lanes
+from specmon.tui.commands.bench_lanes import lane_checks, settle_lanes
 from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from specmon.core.bench.draft_len import Measurement, Setting
     from specmon.core.bench.draft_len_report import DraftLenReport
     from specmon.core.bench.prompts import BenchPrompt
-    from specmon.core.events import Header
+    from specmon.core.checks.subject import Kind
+    from specmon.core.events import Decoder, Header
     from specmon.tui.commands.bench_engine import BenchEngine
     from specmon.tui.commands.bench_progress import BenchProgress
 
@@ -132,12 +133,12 @@ def draft_len(
     prepare([config])
     if not decoder:
         wanted = replace(wanted, decoders=decoders_of_machine(devices))
-    _settle(wanted, goals)
+    checks = _settle(wanted, goals)
     found = Found()
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
-        report = _report(wanted, found)
+        report = _report(wanted, found, checks)
         if report is not None:
             _tell(report, files, json=json, whole=found.whole)
     assert report is not None
@@ -147,8 +148,8 @@ def draft_len(
         _write_figures(report, files[1], goals)
 
 
-def _settle(wanted: Wanted, goals: Sequence[str]) -> None:
-    """Refuse lanes that cannot work here, and a figure that this run does not measure."""
+def _settle(wanted: Wanted, goals: Sequence[str]) -> dict[Decoder, tuple[Kind, ...]]:
+    """The checks passed, by decoder; refuses lanes that cannot work here, and a figure that this run does not measure."""
     from specmon.core.bench.figure_needs import NEEDS, Planned
 
     settled = {lane.config.decoder: lane for lane in settle_lanes(wanted.configs)}
@@ -161,6 +162,7 @@ def _settle(wanted: Wanted, goals: Sequence[str]) -> None:
             sweep_only=wanted.sweep_only,
         )
         check_figure(goal, planned)
+    return dict(zip(settled, lane_checks(list(settled.values())), strict=True))
 
 
 # --- measuring ---------------------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def _run(wanted: Wanted, done: Measurement, what: str, engine: BenchEngine, prog
 # --- telling -----------------------------------------------------------------------------------------------------
 
 
-def _report(wanted: Wanted, found: Found) -> DraftLenReport | None:
+def _report(wanted: Wanted, found: Found, checks: dict[Decoder, tuple[Kind, ...]]) -> DraftLenReport | None:
     """The report on what was measured; None where nothing was."""
     if found.header is None or found.sweep is None or not found.sweep.measured:
         return None
@@ -233,6 +235,7 @@ def _report(wanted: Wanted, found: Found) -> DraftLenReport | None:
         found.sweep,
         found.evaluation,
         config=wanted.config,
+        checks=checks,
         command=shlex.join(["specmon", *sys.argv[1:]]),
         provenance=of_engine(found.header),
         devices=device_ceilings(found.header),

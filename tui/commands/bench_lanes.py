@@ -12,6 +12,7 @@ from specmon.tui.commands import options
 from specmon.tui.commands.numbers import whole_number
 
 if TYPE_CHECKING:
+    from specmon.core.checks.subject import Kind
     from specmon.core.decoders.settle import Settled
     from specmon.core.engine.messages import LaneConfig
 
@@ -103,6 +104,16 @@ def settle_lanes(configs: Sequence[LaneConfig]) -> list[Settled]:
 
     machine = survey(cuda_uuids())
     return [settle(config, machine, cache_dir()) for config in configs]
+
+
+def lane_checks(settled: Sequence[Settled]) -> list[tuple[Kind, ...]]:
+    """For each lane the checks of `specmon check` that have passed and speak for it."""
+    from specmon.core.checks.identify import subject_of
+    from specmon.core.checks.records import Records
+    from specmon.core.paths import cache_dir
+
+    records = Records.of_user()
+    return [records.passed(subject_of(lane, cache_dir())) for lane in settled]
 
 
 def _short_form(text: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from specmon.core.errors import SpecmonError
 from specmon.tui.commands import bench_files, options
 from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens
 from specmon.tui.commands.bench_figures import check_figure, parse_figure
-from specmon.tui.commands.bench_lanes import Lanes, lane_configs, settle_lanes
+from specmon.tui.commands.bench_lanes import Lanes, lane_checks, lane_configs, settle_lanes
 from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from specmon.core.bench.lanes import BenchLane
     from specmon.core.bench.pairs import Measured, Plan
     from specmon.core.bench.report import LaneTuning, PairedReport
+    from specmon.core.checks.subject import Kind
     from specmon.core.engine.messages import LaneConfig
     from specmon.core.events import Header
     from specmon.tui.commands.bench_engine import BenchEngine
@@ -72,8 +73,12 @@ class Wanted:
 
 @dataclass
 class Found:
-    """What is known so far; an interruption leaves it as it is. `whole`: nothing is left to measure."""
+    """What is known so far; an interruption leaves it as it is. `whole`: nothing is left to measure.
 
+    `checks`: those passed, by a lane's letter.
+    """
+
+    checks: dict[str, tuple[Kind, ...]]
     lanes: Sequence[BenchLane] = ()
     tuned: list[list[TunedK]] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
@@ -141,8 +146,7 @@ def paired(
     )
     files = bench_files.report_files(out, name, force)
     prepare(configs)
-    _settle(wanted, letters)
-    found = Found()
+    found = Found(checks=dict(zip(letters, _settle(wanted, letters), strict=True)))
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
@@ -156,16 +160,16 @@ def paired(
         _write_figure(report, files[1], wanted.figure)
 
 
-def _settle(wanted: Wanted, letters: Sequence[str]) -> None:
-    """Refuse lanes that cannot work here, and a figure that is not of these lanes."""
+def _settle(wanted: Wanted, letters: Sequence[str]) -> list[tuple[Kind, ...]]:
+    """The checks passed for each lane; refuses lanes that cannot work here, and a figure that is not of these lanes."""
     settled = settle_lanes(wanted.configs)
-    if wanted.figure is None:
-        return
-    from specmon.core.bench.figure_needs import Planned
+    if wanted.figure is not None:
+        from specmon.core.bench.figure_needs import Planned
 
-    goal, *pair = wanted.figure
-    lanes = [settled[letters.index(letter)] for letter in pair]
-    check_figure(goal, Planned(lanes=lanes, draft_lens=wanted.draft_lens, prompts=wanted.plan.prompts))
+        goal, *pair = wanted.figure
+        lanes = [settled[letters.index(letter)] for letter in pair]
+        check_figure(goal, Planned(lanes=lanes, draft_lens=wanted.draft_lens, prompts=wanted.plan.prompts))
+    return lane_checks(settled)
 
 
 # --- measuring ---------------------------------------------------------------------------------------------------
@@ -238,7 +242,7 @@ def _report(wanted: Wanted, found: Found) -> PairedReport | None:
     """The report on what was measured; None where nothing was."""
     if not (found.measured or any(found.tuned)) or found.header is None:
         return None
-    from specmon.core.bench.lanes import bench_lanes
+    from specmon.core.bench.lanes import CONTROL, bench_lanes
     from specmon.core.bench.provenance import of_engine
     from specmon.core.bench.verdicts import paired_report
     from specmon.tui.commands.bench_engine import device_ceilings
@@ -248,6 +252,7 @@ def _report(wanted: Wanted, found: Found) -> PairedReport | None:
         lanes=found.lanes or bench_lanes(wanted.configs, control=wanted.control),
         tuning=_tuning(wanted, found),
         plan=wanted.plan,
+        checks={CONTROL: next(iter(found.checks.values())), **found.checks},
         command=shlex.join(["specmon", *sys.argv[1:]]),
         provenance=of_engine(found.header),
         devices=device_ceilings(found.header),

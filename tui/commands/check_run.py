@@ -1,0 +1,94 @@
+"""What the checks share: where they run, how they end, and what is noted where they pass."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.tui.commands import bench_files, options
+from specmon.tui.commands.output import say
+
+if TYPE_CHECKING:
+    from specmon.core.bench.provenance import Provenance
+    from specmon.core.checks.reports import Report
+    from specmon.core.checks.subject import Kind, Subject
+    from specmon.core.decoders.settle import Settled
+    from specmon.core.engine.messages import LaneConfig
+    from specmon.core.hardware import Machine
+
+Device = Annotated[str, typer.Option(metavar="D", help="auto, or the target's device: cuda:0.")]
+
+
+def check_one_device(device: str) -> None:
+    """Raises: UsageError where more than one is named."""
+    if "," in device:
+        raise UsageError(f"--device is {device!r}, but this check is of one device.")
+
+
+def target_alone(target: str, recipe: str, backend: str, graphs: str, device: str) -> LaneConfig:
+    """A lane that drafts nothing. Raises: UsageError."""
+    return options.lane_config(
+        decoder="ar",
+        target=target,
+        draft="auto",
+        recipe=recipe,
+        backend=backend,
+        devices=device,
+        graphs=graphs,
+        draft_len=1,
+        fan_out="1",
+    )
+
+
+def this_machine() -> Machine:
+    """What there is to run on."""
+    from specmon.core.ceilings import cuda_uuids
+    from specmon.core.hardware import survey
+
+    return survey(cuda_uuids())
+
+
+def made_on(lane: Settled, devices: Sequence[str]) -> Provenance:
+    """What to write beside a check on those `devices` of `lane`."""
+    from specmon.core.bench.provenance import provenance
+
+    named = zip(devices, lane.models, strict=False)
+    hardware = "; ".join(f"{device}: {model}" for device, model in named)
+    return provenance(hardware, ("torch", "triton", "transformers"))
+
+
+def this_command() -> str:
+    """As it was typed."""
+    return shlex.join(["specmon", *sys.argv[1:]])
+
+
+def give(report: Report, markdown: str, files: bench_files.Files | None, *, json: bool, n_done: int) -> None:
+    """Write and print a report, of a run that was broken off too."""
+    whole = n_done == report.n_planned
+    if not whole:
+        say(f"Broken off: the report holds {n_done} of {report.n_planned} lines.")
+    bench_files.give_report(report, markdown, files, json=json, whole=whole)
+
+
+def note(kind: Kind, outcomes: Sequence[tuple[Subject, bool]]) -> None:
+    """Keep which subjects passed, and forget those that did not."""
+    from specmon.core.bench.provenance import today
+    from specmon.core.checks.records import Passed, Records
+
+    records = Records.of_user()
+    for subject, passed in outcomes:
+        if passed:
+            records.keep(Passed(kind=kind, subject=subject, date=today(), command=this_command()))
+        else:
+            records.drop(kind, subject)
+
+
+def fail_on(report: Report) -> None:
+    """Raises: SpecmonError with the first fault, if there is one."""
+    if report.faults:
+        raise SpecmonError(report.faults[0])
