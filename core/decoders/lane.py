@@ -13,7 +13,7 @@ from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.queued import MOST_EOS, queued_rounds
 from specmon.core.decoders.rounds import Ready, ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
-from specmon.core.decoders.setup import open_link, turn_config
+from specmon.core.decoders.setup import doubtful_head, open_link, turn_config
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import open_clock
@@ -54,6 +54,7 @@ class DecodeLane:
         self._devices = devices[:1] if config.decoder == "ar" else tuple(dict.fromkeys(devices))
         self._link = link
         self._queued: QueuedRounds | None = None
+        self._head_doubt: str | None = None
         if config.decoder != "ar" and link is None:
             self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {}, progress)
         try:
@@ -65,7 +66,8 @@ class DecodeLane:
             if self._link is not None:
                 self._link.timed_by(self._device_clock)
                 progress(f"loading draft {config.draft}", None)
-                assert self._link.info
+                if self._link.info.kind == "eagle3" and link is None:
+                    self._head_doubt = doubtful_head(config, self._loaded, pool.cache_dir, progress)
             progress("warming up", None)
             self._queued = self._open_queued()
             self._warm(progress)
@@ -87,6 +89,8 @@ class DecodeLane:
             notes.append(
                 f"The draft is {label}: it knows the text, acceptance and hits are chosen, not measured."
             )
+        if self._head_doubt is not None:
+            notes.append(self._head_doubt)
         if not self.config.graphs:
             without = "no pass is captured" if self._loaded.streamed else "this backend captures none anyway"
             notes.append(f"CUDA graphs are off: {without}.")

@@ -12,12 +12,14 @@ import torch
 from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
-from specmon.core.drafters.eagle3 import Eagle3Stepper, HeadFile, is_eagle3, load_eagle3, stream_eagle3
+from specmon.core.drafters.eagle3 import Eagle3Stepper, stream_eagle3
+from specmon.core.drafters.eagle3_file import HeadFile, PublishedHead, is_eagle3, load_eagle3
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.script_words import parse_script
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
+from specmon.core.models.config import ModelConfig
 from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
@@ -115,8 +117,8 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     n_slots = wanted.served_context + spec.n_scratch
     file = _of_same_vocabulary(source, target)
 
-    def cache(n_layers: int) -> KvCache:
-        return KvCache.of(file.config, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
+    def cache(config: ModelConfig) -> KvCache:
+        return KvCache.of(config, n_slots=n_slots, dtype=recipe.kv, device=device)
 
     if _is_head(file):
         name = "model.embed_tokens.weight"
@@ -124,12 +126,12 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
             name, (wanted.vocab_size, wanted.hidden_size)
         )
         head = load_eagle3(file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
-        kv = cache(1)
+        kv = cache(head.config)
         drafts = stream_eagle3(head, kv, recipe, graphs=spec.graphs)
         stepper: Eagle3Stepper | DraftModelStepper = Eagle3Stepper(head, kv, source.label, drafts)
     else:
         model = build_transformer(file, recipe, spec.device, max_positions=n_slots, progress=progress)
-        kv = cache(file.config.n_layers)
+        kv = cache(file.config)
         passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
         stepper = DraftModelStepper(model, kv, passes, source.label)
     branches = spec.n_branches > 0
@@ -158,7 +160,8 @@ def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
 
     Raises: SpecmonError where their tokens are not the same. A head has the target's own, so its rows must be as many.
     """
-    own, wanted = draft.file.config.vocab_size, target.file.config.vocab_size
+    file, wanted = draft.file, target.file.config.vocab_size
+    own = (PublishedHead(file) if _is_head(file) else file).config.vocab_size
     if own == wanted:
         return draft.file
     if _is_head(draft.file) or not _same_tokens(draft, target):
