@@ -66,7 +66,7 @@ class DecodeLane:
             if self._link is not None:
                 self._link.timed_by(self._device_clock)
                 progress(f"loading draft {config.draft}", None)
-                if self._link.info.kind == "eagle3" and link is None:
+                if self._link.info.tap_layers and link is None:
                     self._head_doubt = doubtful_head(config, self._loaded, pool.cache_dir, progress)
             progress("warming up", None)
             self._queued = self._open_queued()
@@ -350,7 +350,7 @@ class DecodeLane:
         if not isinstance(link, WorkerLink) or not on_gpus:
             return None
         few_eos = len(self._loaded.tokenizer.eos_ids) <= MOST_EOS
-        if link.info.kind == "ngram" or not (few_eos and self._target.runs_ahead and self.config.graphs):
+        if link.info.may_fall_short or not (few_eos and self._target.runs_ahead and self.config.graphs):
             return None
         taps = link.info.tap_layers
         return self._target.queued_rounds(link.board(len(taps) * self._target.model.config.hidden_size), taps)

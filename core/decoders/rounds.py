@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.run import Run
 from specmon.core.decoders.sheet import Sheet
@@ -28,7 +30,7 @@ def _taken(ready: Ready, sheet: Sheet) -> Proposal:
         sheet.drafted(ready)
         ready = ready.proposal
     k = sheet.requested_k
-    return Proposal(tokens=ready.tokens[:k], probs=ready.probs[:k], features=ready.features)
+    return replace(ready, tokens=ready.tokens[:k], probs=ready.probs[:k])
 
 
 class _Telling:

@@ -21,7 +21,8 @@ from specmon.core.events import ClockSync, Log, MissReason
 class DrafterInfo:
     """What a lane says about its drafter.
 
-    `tap_layers` are the target layers whose input it needs as features ((): none).
+    `tap_layers` are the target layers whose input it needs as features ((): none). `may_fall_short`: it may propose fewer
+    tokens than it is asked for.
     """
 
     kind: str
@@ -29,17 +30,19 @@ class DrafterInfo:
     tap_layers: tuple[int, ...] = ()
     weight_bytes: int = 0
     kv_bytes_per_token: int = 0
+    may_fall_short: bool = False
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Up to K tokens that may continue the confirmed text; `probs` has one entry a token where it is cheap, else ().
 
-    `features` says what an EAGLE-3 draft started from.
+    `features` says what an EAGLE-3 draft started from; `drafter` the kind that made it, where a drafter has several.
     """
 
     tokens: tuple[int, ...]
     probs: tuple[float, ...] = ()
     features: Literal["real", "predicted"] | None = None
+    drafter: str | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

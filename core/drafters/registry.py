@@ -14,9 +14,11 @@ from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.drafters.eagle3 import Eagle3Stepper, stream_eagle3
 from specmon.core.drafters.eagle3_file import HeadFile, PublishedHead, is_eagle3, load_eagle3
+from specmon.core.drafters.hybrid import HybridDrafter
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.script_words import parse_script
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
+from specmon.core.drafters.suffix import SuffixDrafter
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.config import ModelConfig
@@ -78,7 +80,7 @@ def check_drafter(draft: str, name: str, target: Source) -> None:
 
     Raises: SpecmonError where the draft has another vocabulary; UsageError where there is no such model.
     """
-    model = _model_of(resolve_name(draft, name), name)
+    model = model_of(resolve_name(draft, name), name)
     if model is not None:
         _of_same_vocabulary(open_model(model, target.cache_dir), target)
 
@@ -97,12 +99,22 @@ def _build_ngram(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     return NgramDrafter()
 
 
+def _build_suffix(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
+    return SuffixDrafter()
+
+
+def _build_hybrid(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
+    name = model_of(spec.name, spec.target)
+    assert name is not None
+    return HybridDrafter(_build_model(replace(spec, name=name), "", progress))
+
+
 def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     script = parse_script(rest)
     plan = AccuracyPlan(script.alpha, coverage=script.coverage, seed=spec.seed)
     target = open_model(spec.target, spec.cache_dir)
     label, inner = script.label, None
-    name = _model_of(spec.name, spec.target)
+    name = model_of(spec.name, spec.target)
     if name is not None:
         inner = _build_model(replace(spec, name=name), "", progress)
         label += f" + {inner.info.label}"
@@ -139,18 +151,24 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     return ChainDrafter(stepper, branches=branches)
 
 
-def _model_of(name: str, target: str) -> str | None:
-    """The model that the drafter `name` runs, None for none. Raises: UsageError for a script that cannot be read."""
+def model_of(name: str, target: str) -> str | None:
+    """The model that the drafter `name` runs, None for none.
+
+    Raises: UsageError for a script that cannot be read, or a drafter that is no model where there must be one.
+    """
     kind, _, rest = name.partition(":")
-    if kind != "scripted":
-        return None if kind in _BY_KIND else name
-    inner = parse_script(rest).model
-    if inner is None:
+    if kind not in _BY_KIND:
+        return name
+    inside = parse_script(rest).model if kind == "scripted" else None
+    if kind == "hybrid":
+        inside = rest or "auto"
+    if inside is None:
         return None
-    model = resolve_name(inner, target)
+    model = resolve_name(inside, target)
     if model.partition(":")[0] in _BY_KIND:
+        sign = "@" if kind == "scripted" else ":"
         raise UsageError(
-            f"{name} names {model} after the @, which is no model.", "Give one as --draft takes it."
+            f"{name} names {model} after the {sign}, which is no model.", "Give one as --draft takes it."
         )
     return model
 
@@ -184,5 +202,7 @@ def _is_head(file: TensorFile) -> TypeGuard[HeadFile]:
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str, Progress], Drafter]] = {
     "ngram": _build_ngram,
+    "suffix": _build_suffix,
+    "hybrid": _build_hybrid,
     "scripted": _build_scripted,
 }
