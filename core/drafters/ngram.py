@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from specmon.core.drafters.base import Proposal
 from specmon.core.drafters.text_lookup import TextDrafter
 
+#: Places that are looked at for other followers: in text that repeats one thing there are no more, however far one looks.
+_LOOK_BACK = 256
+
 
 class NgramDrafter(TextDrafter):
     """Looks up the longest suffix of `longest` … `shortest` tokens."""
@@ -33,7 +36,7 @@ class NgramDrafter(TextDrafter):
     def _followers(self, ahead: Sequence[int], count: int) -> list[tuple[int, float | None]]:
         """Tokens that followed the longest known suffix, newest first, each once."""
         found: dict[int, None] = {}
-        for position in reversed(self._positions(ahead)):
+        for position in reversed(self._positions(ahead)[-_LOOK_BACK:]):
             if len(found) == count:
                 break
             found[self._context[position]] = None
