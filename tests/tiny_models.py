@@ -210,6 +210,7 @@ class TinyModels:
         to_target = torch.arange(0, self.vocab_size, 2)
         weights = random_eagle3(raw, n_taps=3, vocab_size=len(to_target))
         weights["d2t"] = to_target - torch.arange(len(to_target))
+        weights["t2d"] = torch.zeros(raw["vocab_size"], dtype=torch.bool).index_fill(0, to_target, True)
         save_file(weights, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(raw))
 

@@ -42,7 +42,7 @@ def _check_tree(config: LaneConfig) -> None:
         )
     if config.decoder == "ssd":
         raise UsageError("SSD drafts chains, not trees.", "Leave out --draft-nodes, or use --decoder sd.")
-    if config.draft.partition(":")[0] in ("ngram", "scripted"):
+    if config.draft.partition(":")[0] in ("ngram", "suffix", "hybrid", "scripted"):
         raise UsageError(
             f"--draft {config.draft} drafts chains, not trees.", "Leave out --draft-nodes, or give a model."
         )

@@ -13,7 +13,7 @@ from specmon.core.decoders.fan_out import FanOut
 from specmon.core.decoders.queued import MOST_EOS, queued_ar, queued_rounds
 from specmon.core.decoders.rounds import Ready, ar_rounds, sd_rounds, ssd_rounds
 from specmon.core.decoders.run import Limits, Run
-from specmon.core.decoders.setup import open_link, turn_config
+from specmon.core.decoders.setup import doubtful_head, open_link, turn_config
 from specmon.core.decoders.target import PrefilledChunk, Target
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import open_clock
@@ -58,6 +58,7 @@ class DecodeLane:
         self._link = link
         self._queued: QueuedRounds | None = None
         self._board: SharedBoard | None = None  # AR's own
+        self._head_doubt: str | None = None
         if config.decoder != "ar" and link is None:
             self._link = open_link(config, self._devices, pool.cache_dir, clock, cores or {}, progress)
         try:
@@ -74,7 +75,8 @@ class DecodeLane:
             if self._link is not None:
                 self._link.timed_by(self._device_clock)
                 progress(f"loading draft {config.draft}", None)
-                assert self._link.info
+                if self._link.info.tap_layers and link is None:
+                    self._head_doubt = doubtful_head(config, self._loaded, pool.cache_dir, progress)
             progress("warming up", None)
             self._queued = self._open_queued()
             self._warm(progress)
@@ -96,6 +98,8 @@ class DecodeLane:
             notes.append(
                 f"The draft is {label}: it knows the text, acceptance and hits are chosen, not measured."
             )
+        if self._head_doubt is not None:
+            notes.append(self._head_doubt)
         if not self.config.graphs:
             without = "no pass is captured" if self._loaded.streamed else "this backend captures none anyway"
             notes.append(f"CUDA graphs are off: {without}.")
@@ -369,7 +373,7 @@ class DecodeLane:
         if link is None:
             self._board = SharedBoard()
             return self._target.queued_rounds(self._board)
-        if not isinstance(link, WorkerLink) or link.info.kind == "ngram" or self.config.draft_nodes:
+        if not isinstance(link, WorkerLink) or link.info.may_fall_short or self.config.draft_nodes:
             return None
         taps = link.info.tap_layers
         return self._target.queued_rounds(link.board(len(taps) * self._target.model.config.hidden_size), taps)

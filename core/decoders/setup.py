@@ -9,11 +9,14 @@ import msgspec
 import torch
 
 from specmon.core.decoders.check import check_config, fan_out_of
+from specmon.core.drafters.head_check import check_head, doubts
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
-from specmon.core.drafters.registry import DrafterSpec, build_drafter, resolve_name
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, model_of, resolve_name
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import UsageError
-from specmon.core.models.pool import Progress
+from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.pool import LoadedModel, Progress
+from specmon.core.models.source import open_model
 
 
 def open_link(
@@ -53,6 +56,22 @@ def drafter_spec(config: LaneConfig, device: str, cache_dir: Path) -> DrafterSpe
         graphs=config.graphs,
         draft_nodes=config.draft_nodes,
     )
+
+
+def doubtful_head(config: LaneConfig, target: LoadedModel, cache_dir: Path, progress: Progress) -> str | None:
+    """Why the EAGLE-3 head that `config` names should be taken otherwise; None where it is fine.
+
+    The head is tried on a short text where its card and tensors leave a doubt (`head_check.doubts`).
+    """
+    name = model_of(resolve_name(config.draft, config.target), config.target)
+    file = open_model(name, cache_dir).file if name else None
+    if not isinstance(file, HfFolder):
+        return None
+    found = doubts(file, target.model.config)
+    if not found:
+        return None
+    progress(f"trying the head: {found[0]}", None)
+    return check_head(file, target).warning
 
 
 def turn_config(config: LaneConfig, request: Request) -> LaneConfig:

@@ -95,7 +95,7 @@ class Sheet:
             t0=self.t0,
             t1=self.t1,
             requested_k=self.requested_k,
-            drafter=self.drafter if self.proposal.tokens else None,
+            drafter=(self.proposal.drafter or self.drafter) if self.proposal.tokens else None,
             draft=self.proposal.tokens,
             draft_probs=tuple(round(p, _PROBABILITY_DIGITS) for p in self.proposal.probs),
             parents=self.proposal.parents,

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 import msgspec
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from specmon.core.events import ClockSync, Log, MissReason
@@ -23,7 +24,8 @@ from specmon.kernels.accept.reference import accept_path, agreeing
 class DrafterInfo:
     """What a lane says about its drafter.
 
-    `tap_layers` are the target layers whose input it needs as features ((): none).
+    `tap_layers` are the target layers whose input it needs as features ((): none). `may_fall_short`: it may propose fewer
+    tokens than it is asked for.
     """
 
     kind: str
@@ -31,18 +33,20 @@ class DrafterInfo:
     tap_layers: tuple[int, ...] = ()
     weight_bytes: int = 0
     kv_bytes_per_token: int = 0
+    may_fall_short: bool = False
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Up to K tokens that may continue the confirmed text; `probs` has one entry a token where it is cheap, else ().
 
-    `features` says what an EAGLE-3 draft started from. `parents`: of a tree's nodes, −1 for children of the last confirmed
-    token, each before its children; None for a chain.
+    `features` says what an EAGLE-3 draft started from; `drafter` the kind that made it, where a drafter has several.
+    `parents`: of a tree's nodes, −1 for children of the last confirmed token, each before its children; None for a chain.
     """
 
     tokens: tuple[int, ...]
     probs: tuple[float, ...] = ()
     features: Literal["real", "predicted"] | None = None
+    drafter: str | None = None
     parents: tuple[int, ...] | None = None
 
     def no_deeper_than(self, depth: int) -> Proposal:
@@ -54,10 +58,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
             for parent in self.parents:
                 depths.append(1 if parent < 0 else depths[parent] + 1)
             count = sum(d <= depth for d in depths)
-        return Proposal(
+        return replace(
+            self,
             tokens=self.tokens[:count],
             probs=self.probs[:count],
-            features=self.features,
             parents=None if self.parents is None else self.parents[:count],
         )
 

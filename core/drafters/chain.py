@@ -49,8 +49,7 @@ class ChainDrafter:
         self._features = None
         if features_NF is not None:
             self._features = self._join_features(unfed, unfed_from, features_NF, first)
-        if self._valid + 1 < len(tokens):
-            self._take_in(len(tokens) - 1)
+        self.catch_up()
 
     def draft(self, draft_len: int) -> Proposal:
         tokens, features = self._unfed()
@@ -143,6 +142,11 @@ class ChainDrafter:
             )
             for g in guesses
         ]
+
+    def catch_up(self) -> None:
+        """Take in what was confirmed while another drafter proposed; the last token's turn comes with the next draft."""
+        if self._valid + 1 < len(self._context):
+            self._take_in(len(self._context) - 1)
 
     def stand_for(self, tokens: tuple[int, ...]) -> None:
         """Let the last proposal be `tokens`, as many as were drafted; its slots and logits stay those of its own."""

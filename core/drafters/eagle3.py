@@ -3,22 +3,19 @@
 Shapes: R rows, D hidden size, V' the head's vocabulary. The layer's attention reads cat(norm(embedding), norm(feature))
 [R, 2D]; its residual stream is the un-normed feature; its output, before the final norm, is the next step's feature.
 The token at position p is paired with the feature at p-1 and rotated at p-1, which is also its slot.
-Source: Li et al. 2025, "EAGLE-3"; tensor names as published by SafeAILab.
+Source: Li et al. 2025, "EAGLE-3".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo
 from specmon.core.drafters.line import Again, Likely, Line, Lines, likely_by_steps, propose_by_steps
-from specmon.core.errors import SpecmonError
-from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import (
@@ -35,7 +32,6 @@ from specmon.core.models.pool import Progress
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.replays import wait_for
-from specmon.core.models.tensors import TensorFile
 from specmon.core.models.transformer import Attention, Mlp
 from specmon.kernels.linear import Linear
 from specmon.kernels.registry import TRITON
@@ -53,16 +49,13 @@ _PROMPTS = (17, 64, 128, 256, 512, 2048)
 _CHUNK = 2048
 
 
-class HeadFile(TensorFile, Protocol):
-    """A head's tensors and its configuration as published."""
-
-    @property
-    def raw_config(self) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Eagle3Head:
-    """The head's weights; `embedding_VD` is the target's. `to_target` [V'] maps the head's indices to target token ids."""
+    """The head's weights. `to_target` [V'] maps its indices to target token ids.
+
+    `feature_norms`: what the target's features go through before `fc`: one norm over all, one a layer, or none.
+    `normed_residual`: the residual stream begins after `hidden_norm`, not before it.
+    """
 
     config: ModelConfig
     tap_layers: tuple[int, ...]
@@ -77,12 +70,23 @@ class Eagle3Head:
     head: Linear
     to_target: Tensor
     rope: RopeTable
+    feature_norms: tuple[Tensor, ...] = ()
+    normed_residual: bool = False
 
     @property
     def weight_bytes(self) -> int:
         """Bytes one drafting step reads (`fc` is read only when real features arrive and is left out)."""
         linears = (self.attention.qkv, self.attention.o, self.mlp.gate_up, self.mlp.down, self.head)
         return sum(linear.weight_bytes for linear in linears)
+
+    def widen(self, features_NF: Tensor) -> Tensor:
+        """The target's features as the head's own [N, D]."""
+        if self.feature_norms:
+            parts = torch.chunk(features_NF, len(self.feature_norms), dim=-1)
+            eps = self.config.norm_eps
+            normed = [rmsnorm(part, norm, eps) for part, norm in zip(parts, self.feature_norms, strict=True)]
+            features_NF = torch.cat(normed, dim=-1)
+        return self.fc(features_NF)
 
     def layer(
         self, ids_R: Tensor, feature_RD: Tensor, kv: KvCache, placement: Placement
@@ -91,6 +95,8 @@ class Eagle3Head:
         eps = self.config.norm_eps
         x_RD = feature_RD.to(torch.float32, copy=True)
         both = self._paired(ids_R, x_RD)
+        if self.normed_residual:
+            x_RD = both[:, self.config.hidden_size :].clone()
         rotation = self.rope.rows(placement.positions)
         x_RD += self.attention(both, self.config, rotation, kv, 0, placement)
         x_RD += self.mlp(rmsnorm(x_RD, self.post_norm, eps))
@@ -140,7 +146,7 @@ class Eagle3Stepper:
         ids = torch.tensor(tokens, device=device)
         for start, length in chunk_plan(slot, len(tokens), _CHUNK):
             part = slice(start - slot, start - slot + length)
-            self.model.keep(ids[part], self.model.fc(features_ND[part].to(device)), self.kv, start)
+            self.model.keep(ids[part], self.model.widen(features_ND[part].to(device)), self.kv, start)
         wait_for(device)
 
     def draft(
@@ -167,7 +173,7 @@ class Eagle3Stepper:
 
     def _draft_by_steps(self, tokens: list[int], first: int, features_ND: Tensor, count: int) -> Line:
         device = self.kv.keys(0).device
-        ids, features = torch.tensor(tokens, device=device), self.model.fc(features_ND.to(device))
+        ids, features = torch.tensor(tokens, device=device), self.model.widen(features_ND.to(device))
         logits, carry = self.model.layer(ids, features, self.kv, Rows(first - self.lag, len(tokens)))
         line = Line(logits=[logits[-1:]], carries=[carry[-1:]], source="real")
         propose_by_steps(self, line, first + len(tokens), count)
@@ -302,50 +308,6 @@ def _known(carries: list[Tensor | None]) -> list[Tensor]:
     return [carry for carry in carries if carry is not None]
 
 
-def is_eagle3(raw_config: dict[str, Any]) -> bool:
-    return any("eagle3" in str(name).lower() for name in raw_config.get("architectures") or ())
-
-
-def load_eagle3(
-    file: HeadFile,
-    target: ModelConfig,
-    embedding_VD: Tensor,
-    recipe: Recipe,
-    device: str,
-    *,
-    max_positions: int,
-) -> Eagle3Head:
-    """Read a published EAGLE-3 head for `target`.
-
-    Raises: SpecmonError where the head is for another hidden size or vocabulary, or lacks a tensor.
-    """
-    config, builder = file.config, Builder(file, recipe, device)
-    if (config.hidden_size, config.vocab_size) != (target.hidden_size, target.vocab_size):
-        raise SpecmonError(
-            f"{file.where} is for a target of hidden size {config.hidden_size} and {config.vocab_size} tokens, "
-            f"this one has {target.hidden_size} and {target.vocab_size}.",
-            "Choose a head trained for this target.",
-        )
-    taps = tap_layers(file.raw_config, target.n_layers)
-    hidden = config.hidden_size
-    draft_vocab = file.read("lm_head.weight").data.shape[0]
-    return Eagle3Head(
-        config=config,
-        tap_layers=taps,
-        embedding_VD=embedding_VD,
-        fc=builder.linear("fc.weight", (hidden, len(taps) * hidden)),
-        input_norm=builder.norm("midlayer.input_layernorm.weight", hidden),
-        hidden_norm=builder.norm("midlayer.hidden_norm.weight", hidden),
-        attention=builder.attention("midlayer", 2 * hidden),
-        post_norm=builder.norm("midlayer.post_attention_layernorm.weight", hidden),
-        mlp=builder.mlp("midlayer"),
-        norm=builder.norm("norm.weight", hidden),
-        head=builder.linear("lm_head.weight", (draft_vocab, hidden)),
-        to_target=_to_target(file, draft_vocab, target.vocab_size).to(embedding_VD.device),
-        rope=rope_table(config, builder.device, max_positions),
-    )
-
-
 def stream_eagle3(head: Eagle3Head, kv: KvCache, recipe: Recipe, *, graphs: bool) -> StreamedEagle3 | None:
     """Whole drafts of `head` where the recipe's backend has streaming kernels (Triton is imported only then)."""
     if recipe.backend != TRITON.label:
@@ -353,34 +315,3 @@ def stream_eagle3(head: Eagle3Head, kv: KvCache, recipe: Recipe, *, graphs: bool
     from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
 
     return StreamedEagle3(head, kv, graphs=graphs)
-
-
-def tap_layers(raw_config: dict[str, Any], n_layers: int) -> tuple[int, ...]:
-    """Target layers whose input feeds the head: the configuration's, else {2, L//2, L-3}.
-
-    Raises: SpecmonError for a layer the target does not have.
-    """
-    named: Sequence[int] | None = (raw_config.get("eagle_config") or {}).get(
-        "eagle_aux_hidden_state_layer_ids"
-    )
-    taps = tuple(int(i) for i in named) if named else (2, n_layers // 2, n_layers - 3)
-    if not all(0 <= i <= n_layers for i in taps):
-        raise SpecmonError(
-            f"The EAGLE-3 head wants features of layers {list(taps)}; the target has {n_layers}."
-        )
-    return taps
-
-
-def _to_target(file: HeadFile, draft_vocab: int, vocab_size: int) -> Tensor:
-    """Target ids of the head's indices: i + d2t[i]; the identity where both vocabularies are the same."""
-    indices = torch.arange(draft_vocab)
-    if "d2t" not in file.names():
-        if draft_vocab != vocab_size:
-            raise SpecmonError(f"{file.where} has a vocabulary of its own but no d2t to map it.")
-        return indices
-    ids = indices + file.read("d2t").data
-    if len(ids) != draft_vocab or int(ids.min()) < 0 or int(ids.max()) >= vocab_size:
-        raise SpecmonError(
-            f"{file.where} maps its vocabulary (d2t) outside the target's {vocab_size} tokens."
-        )
-    return ids

@@ -5,98 +5,55 @@ Source: Saxena 2023, "Prompt Lookup Decoding"; here the generated text is search
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from torch import Tensor
+from specmon.core.drafters.base import Proposal
+from specmon.core.drafters.text_lookup import TextDrafter
 
-from specmon.core.drafters.base import Arrived, DrafterInfo, Outcome, Prepared, Proposal, Work
+#: Places that are looked at for other followers: in text that repeats one thing there are no more, however far one looks.
+_LOOK_BACK = 256
 
 
-class NgramDrafter:
-    """Looks up the longest suffix of `longest` … `shortest` tokens; no model, no weights.
-
-    May propose fewer than K tokens, or none.
-    """
+class NgramDrafter(TextDrafter):
+    """Looks up the longest suffix of `longest` … `shortest` tokens."""
 
     def __init__(self, *, longest: int = 4, shortest: int = 2) -> None:
-        self.info = DrafterInfo(kind="ngram", label="n-gram")
+        super().__init__(kind="ngram", label="n-gram")
         self._lengths = range(longest, shortest - 1, -1)
-        self._context: list[int] = []
-        self._proposal = Proposal(tokens=())
-        # n-gram -> positions just after it, in order; indexed up to self._indexed tokens
-        self._followers: dict[tuple[int, ...], list[int]] = {}
-        self._indexed = 0
+        self._after: dict[tuple[int, ...], list[int]] = {}  # n-gram -> positions just after it, in order
 
-    def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
-        self._context = list(tokens)
-        self._followers.clear()
-        self._indexed = 0
-        self._index()
+    def _clear(self) -> None:
+        self._after.clear()
 
-    def draft(self, draft_len: int) -> Proposal:
-        self._proposal = Proposal(tokens=self._continue([], draft_len))
-        return self._proposal
-
-    def prepare(
-        self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
-    ) -> list[Prepared]:
-        prepared = []
-        drafted = self._proposal.tokens
-        for accepted_len, width in enumerate(fan_out[: len(drafted) + 1]):
-            prefix = list(drafted[:accepted_len])
-            proposed = drafted[accepted_len] if accepted_len < len(drafted) else None
-            guesses = [token for token in self._candidates(prefix) if token != proposed][:width]
-            for rank, bonus in enumerate(guesses, start=1):
-                tokens = self._continue([*prefix, bonus], draft_len)
-                prepared.append(
-                    Prepared(
-                        accepted_len=accepted_len,
-                        bonus=bonus,
-                        rank=rank,
-                        probability=None,
-                        proposal=Proposal(tokens=tokens),
-                        ready_at=clock(),
-                    )
-                )
-        return prepared
-
-    def commit(self, outcome: Outcome) -> None:
-        self._context += [*outcome.accepted, outcome.bonus]
-        self._proposal = Proposal(tokens=())
-        self._index()
-
-    def adopt(self, outcome: Outcome, branch: Prepared) -> None:
-        self.commit(outcome)
-        assert branch.proposal is not None
-        self._proposal = branch.proposal
-
-    def take_work(self) -> Work:
-        return Work()
-
-    def _index(self) -> None:
+    def _index(self, new: Sequence[int]) -> None:
         """Add the n-grams that end before each new position."""
-        for position in range(max(self._indexed, 1), len(self._context)):
+        for position in range(max(len(self._context) - len(new), 1), len(self._context)):
             for n in self._lengths:
                 if n <= position:
                     key = tuple(self._context[position - n : position])
-                    self._followers.setdefault(key, []).append(position)
-        self._indexed = len(self._context)
+                    self._after.setdefault(key, []).append(position)
 
-    def _candidates(self, ahead: list[int]) -> list[int]:
-        """Tokens that followed the longest known suffix of context + ahead, newest first, each once."""
-        text = self._context[-max(self._lengths) :] + ahead
-        for n in self._lengths:
-            positions = self._followers.get(tuple(text[-n:])) if len(text) >= n else None
-            if positions:
-                return list(dict.fromkeys(self._context[p] for p in reversed(positions)))
-        return []
-
-    def _continue(self, ahead: list[int], count: int) -> tuple[int, ...]:
-        """Up to `count` tokens after context + ahead, one look-up a token."""
-        out: list[int] = []
-        for _ in range(count):
-            guesses = self._candidates([*ahead, *out])
-            if not guesses:
+    def _followers(self, ahead: Sequence[int], count: int) -> list[tuple[int, float | None]]:
+        """Tokens that followed the longest known suffix, newest first, each once."""
+        found: dict[int, None] = {}
+        for position in reversed(self._positions(ahead)[-_LOOK_BACK:]):
+            if len(found) == count:
                 break
-            out.append(guesses[0])
-        return tuple(out)
+            found[self._context[position]] = None
+        return [(token, None) for token in found]
+
+    def _continue(self, ahead: Sequence[int], count: int) -> Proposal:
+        """One look-up a token."""
+        out: list[int] = []
+        while len(out) < count and (positions := self._positions([*ahead, *out])):
+            out.append(self._context[positions[-1]])
+        return Proposal(tokens=tuple(out))
+
+    def _positions(self, ahead: Sequence[int]) -> list[int]:
+        """Just after each place where the longest known suffix of context + ahead stands."""
+        text = [*self._context[-max(self._lengths) :], *ahead]
+        for n in self._lengths:
+            positions = self._after.get(tuple(text[-n:])) if len(text) >= n else None
+            if positions:
+                return positions
+        return []

@@ -12,13 +12,17 @@ import torch
 from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
-from specmon.core.drafters.eagle3 import Eagle3Stepper, HeadFile, is_eagle3, load_eagle3, stream_eagle3
+from specmon.core.drafters.eagle3 import Eagle3Stepper, stream_eagle3
+from specmon.core.drafters.eagle3_file import HeadFile, PublishedHead, is_eagle3, load_eagle3
+from specmon.core.drafters.hybrid import HybridDrafter
 from specmon.core.drafters.ngram import NgramDrafter
 from specmon.core.drafters.script_words import parse_script
 from specmon.core.drafters.scripted import AccuracyPlan, ScriptedDrafter
+from specmon.core.drafters.suffix import SuffixDrafter
 from specmon.core.drafters.tree import TreeDrafter, tree_width
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.build import Builder, build_transformer
+from specmon.core.models.config import ModelConfig
 from specmon.core.models.fetch import SMOLLM2
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
@@ -114,6 +118,16 @@ def _build_ngram(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     return NgramDrafter()
 
 
+def _build_suffix(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
+    return SuffixDrafter()
+
+
+def _build_hybrid(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
+    name = model_of(spec.name, spec.target)
+    assert name is not None
+    return HybridDrafter(_build_model(replace(spec, name=name), "", progress))
+
+
 def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     script = parse_script(rest)
     plan = AccuracyPlan(script.alpha, coverage=script.coverage, seed=spec.seed)
@@ -134,8 +148,8 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     n_slots = wanted.served_context + spec.n_scratch
     file = _of_same_vocabulary(source, target)
 
-    def cache(n_layers: int) -> KvCache:
-        return KvCache.of(file.config, n_slots=n_slots, dtype=recipe.kv, device=device, n_layers=n_layers)
+    def cache(config: ModelConfig) -> KvCache:
+        return KvCache.of(config, n_slots=n_slots, dtype=recipe.kv, device=device)
 
     if is_head(file):
         name = "model.embed_tokens.weight"
@@ -143,12 +157,12 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
             name, (wanted.vocab_size, wanted.hidden_size)
         )
         head = load_eagle3(file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
-        kv = cache(1)
+        kv = cache(head.config)
         drafts = stream_eagle3(head, kv, recipe, graphs=spec.graphs)
         stepper: Eagle3Stepper | DraftModelStepper = Eagle3Stepper(head, kv, source.label, drafts)
     else:
         model = build_transformer(file, recipe, spec.device, max_positions=n_slots, progress=progress)
-        kv = cache(file.config.n_layers)
+        kv = cache(file.config)
         passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
         stepper = DraftModelStepper(model, kv, passes, source.label)
     if spec.draft_nodes:
@@ -160,20 +174,23 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
 
 
 def model_of(name: str, target: str) -> str | None:
-    """The model that the drafter `name`, as `resolve_name` gives it, runs; None for none.
+    """The model that the drafter `name` runs, None for none.
 
-    Raises: UsageError for a script that cannot be read.
+    Raises: UsageError for a script that cannot be read, or a drafter that is no model where there must be one.
     """
     kind, _, rest = name.partition(":")
-    if kind != "scripted":
-        return None if kind in _BY_KIND else name
-    inner = parse_script(rest).model
-    if inner is None:
+    if kind not in _BY_KIND:
+        return name
+    inside = parse_script(rest).model if kind == "scripted" else None
+    if kind == "hybrid":
+        inside = rest or "auto"
+    if inside is None:
         return None
-    model = resolve_name(inner, target)
+    model = resolve_name(inside, target)
     if model.partition(":")[0] in _BY_KIND:
+        sign = "@" if kind == "scripted" else ":"
         raise UsageError(
-            f"{name} names {model} after the @, which is no model.", "Give one as --draft takes it."
+            f"{name} names {model} after the {sign}, which is no model.", "Give one as --draft takes it."
         )
     return model
 
@@ -183,7 +200,8 @@ def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
 
     Raises: SpecmonError where their tokens are not the same. A head has the target's own, so its rows must be as many.
     """
-    own, wanted = draft.file.config.vocab_size, target.file.config.vocab_size
+    file, wanted = draft.file, target.file.config.vocab_size
+    own = (PublishedHead(file) if is_head(file) else file).config.vocab_size
     if own == wanted:
         return draft.file
     if is_head(draft.file) or not _same_tokens(draft, target):
@@ -207,5 +225,7 @@ def is_head(file: TensorFile) -> TypeGuard[HeadFile]:
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str, Progress], Drafter]] = {
     "ngram": _build_ngram,
+    "suffix": _build_suffix,
+    "hybrid": _build_hybrid,
     "scripted": _build_scripted,
 }

@@ -1,6 +1,7 @@
-"""How a drafter that is no model is spelt: `ngram`, or `scripted:ALPHA[:coverage=C1/C2/C4…][@MODEL]`.
+"""How a drafter that is no model is spelt: `ngram`, `suffix`, `hybrid[:MODEL]`, or a script.
 
-All after the first @ is the model's name, which may hold colons; nothing in a script holds a comma.
+A script is `scripted:ALPHA[:coverage=C1/C2/C4…][@MODEL]`. All after the first @ is the model's name, which may hold colons;
+nothing in a script holds a comma.
 """
 
 from __future__ import annotations
@@ -54,8 +55,12 @@ class Script:
 def check_words(draft: str) -> None:
     """Raises: UsageError where what stands after the name of a drafter that is no model cannot be read."""
     kind, colon, rest = draft.partition(":")
-    if kind == "ngram" and colon:
-        raise UsageError(f"--draft is {draft!r}, but ngram takes nothing after it.")
+    if kind in ("ngram", "suffix") and colon:
+        raise UsageError(f"--draft is {draft!r}, but {kind} takes nothing after it.")
+    if kind == "hybrid" and colon and not rest.strip():
+        raise UsageError(
+            f"--draft is {draft!r}, which names no model.", "Write hybrid:MODEL, or hybrid alone."
+        )
     if kind == "scripted":
         parse_script(rest)
 

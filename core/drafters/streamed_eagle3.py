@@ -305,7 +305,7 @@ class StreamedEagle3:
         head = self._head
         self._cursors.begin_all()
         collect(self._address, self._features, shape.n_rows)
-        features = head.fc(self._features)  # all 16 rows: the library's bits follow from their number
+        features = head.widen(self._features)  # all 16 rows: the library's bits follow from their number
         tokens, n_rows, at = self._tokens, shape.n_rows, 0
         for step in range(shape.steps):
             won, residual = self._won.near(step), self._residual[at:]
@@ -324,7 +324,7 @@ class StreamedEagle3:
     def _enqueue_again(self, n_rows: int, merge: Merge) -> None:
         self._again_cursors.begin()
         collect(self._address, self._features, n_rows)
-        features, rows, won = self._head.fc(self._features), self._again_cursors.first, self._won.near(0)
+        features, rows, won = self._head.widen(self._features), self._again_cursors.first, self._won.near(0)
         logits = self._logit_buffer()
         self._pass(
             self._again_tokens, features, self._residual, rows, n_rows, won, logits, merge, first=n_rows - 1
@@ -380,6 +380,7 @@ class StreamedEagle3:
             self._entering,
             n_rows,
             head.config.norm_eps,
+            normed_residual=head.normed_residual,
         )
         stream, to_head = self._stream.over(residual), self._to_head.over(residual)
         place = Place(rows, kv.keys(0), kv.values(0), self._attention, merge)

@@ -17,9 +17,9 @@ from specmon.core.events import Decoder, Sampling, fan_out_words
 class LaneConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How to decode: what `specmon run` options and the settings panel fill in.
 
-    target / draft: a folder, a hub id, a .gguf, "smollm2" (the embedded pair), and for `draft` also "eagle3",
-    "ngram", "scripted:0.78" or "auto". `recipe` and `devices` may be "auto". `fan_out` has one entry for all
-    accepted_lens, or draft_len + 1 entries; with a `branch_budget` it is chosen each round instead.
+    target / draft: a folder, a hub id, a .gguf, "smollm2" (the embedded pair), and for `draft` also "eagle3", "ngram",
+    "suffix", "hybrid[:MODEL]", "scripted:0.78" or "auto". `recipe` and `devices` may be "auto". `fan_out` has one entry for
+    all accepted_lens, or draft_len + 1 entries; with a `branch_budget` it is chosen each round instead.
     """
 
     decoder: Decoder = "ssd"

@@ -79,6 +79,7 @@ class Acceptance:
     """Running counts over a turn's rounds; `add` costs the same however long the turn is."""
 
     def __init__(self) -> None:
+        self.rounds = 0
         self.drafted_tokens = 0
         self.kept_tokens = 0
         self.hits = 0
@@ -94,6 +95,7 @@ class Acceptance:
 
     def add(self, round_: Round) -> None:
         """Count one round that was not discarded."""
+        self.rounds += 1
         drafted, kept = drafted_len(round_), kept_len(round_)
         if drafted:
             self.drafted_tokens += drafted
@@ -157,10 +159,10 @@ class Acceptance:
     def tau_by_prefix(self) -> dict[int, float]:
         """Expected tokens per round had only the first k been drafted, k = 1 to the longest draft.
 
-        1 + the sum of the unconditional acceptances up to k; a longer draft than any seen is not guessed.
+        1 + tokens kept up to k ÷ rounds, those of shorter drafts included; a longer draft than any seen is not guessed.
         """
-        rates = (p.unconditional or 0.0 for p in self.positions())
-        return {k: 1.0 + total for k, total in enumerate(accumulate(rates), start=1)}
+        kept = accumulate(position.accepted for position in self.positions())
+        return {k: 1.0 + total / self.rounds for k, total in enumerate(kept, start=1)}
 
 
 def _at_least(counts: Counter[int], longest: int) -> list[int]:

@@ -12,6 +12,9 @@ LONGEST_CONTEXT = 32_768
 _ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "LlamaForCausalLMEagle3": "llama",
+    "Eagle3LlamaForCausalLM": "llama",
+    "Eagle3Speculator": "llama",
+    "Eagle3DraftModel": "llama",
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
 }
@@ -64,13 +67,13 @@ class ModelConfig:
 
 
 def config_from_hf(raw: dict[str, Any], where: str) -> ModelConfig:
-    """Read a Hugging Face config.json.
+    """Read a Hugging Face config.json. Of a head as speculators publishes it the layer's configuration is nested.
 
     Args:
         raw: the parsed file. where: its path, for messages.
     Raises: SpecmonError for an architecture or a feature that is not supported, or a field that is missing.
     """
-    family = _family(raw, where)
+    family, raw = _family(raw, where), {**raw, **(raw.get("transformer_layer_config") or {})}
     try:
         n_heads = int(raw["num_attention_heads"])
         hidden = int(raw["hidden_size"])

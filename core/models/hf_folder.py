@@ -46,6 +46,10 @@ class HfFolder:
     def names(self) -> frozenset[str]:
         return frozenset(self._owner)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor that is there, without reading it."""
+        return tuple(self._owner[name].get_slice(name).get_shape())
+
     def read(self, name: str) -> Stored:
         if name not in self._owner:
             raise SpecmonError(f"{self.where} has no tensor {name}.", "It is not a complete model.")

@@ -56,6 +56,9 @@ class _Shapes:
     def names(self) -> frozenset[str]:
         return frozenset(self._shapes)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._shapes[name]
+
     def read(self, name: str) -> Stored:
         if name == "d2t":  # it is looked at
             return Stored(name=name, kind="dense", data=torch.zeros(self._shapes[name], dtype=torch.int64))
@@ -100,7 +103,7 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
 
 def _draft(shape: str, recipe: Recipe) -> None:
     """Load an EAGLE-3 head and draft with it, on tensors without values."""
-    from specmon.core.drafters.eagle3 import load_eagle3
+    from specmon.core.drafters.eagle3_file import load_eagle3
     from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
 
     target, config = SHAPES[shape], head_config(SHAPES[shape])

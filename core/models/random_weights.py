@@ -72,6 +72,9 @@ class RandomTensors:
     def names(self) -> frozenset[str]:
         return frozenset(self._shapes)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._shapes[name]
+
     def read(self, name: str) -> Stored:
         if name not in self._shapes:
             raise SpecmonError(f"{self.where} has no tensor {name}.")

@@ -32,8 +32,10 @@ def pair(
     out: Normed,
     n_rows: int,
     eps: float,
+    *,
+    normed_residual: bool = False,
 ) -> None:
-    """Start a pass of the head: its input, and the features as the residual stream.
+    """Start a pass of the head: its input, and the features as the residual stream, normed or as they are.
 
     Shapes: tokens [16] int64; table [V, D]; norms [D] fp32; features, residual [n_rows, D] or longer; out.h [16, 2D] with
     groups of `pair_group(D)`.
@@ -42,5 +44,5 @@ def pair(
     groups = 1 << (cdiv(width, group) - 1).bit_length()
     pair_kernel[(n_rows, 2)](
         tokens, table, token_norm, features, feature_norm, residual, out.h.data, out.h.scale_or_any, eps,
-        D=width, GROUP=group, GROUPS=groups, num_warps=8, **launch_options(out.h.data.device),
+        D=width, GROUP=group, GROUPS=groups, NORMED=normed_residual, num_warps=8, **launch_options(out.h.data.device),
     )  # fmt: skip

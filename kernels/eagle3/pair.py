@@ -34,9 +34,9 @@ def collect_kernel(address_ptr, out_ptr, n_rows, F: tl.constexpr, BLOCK: tl.cons
 @triton.jit
 def pair_kernel(
     token_ptr, table_ptr, token_norm_ptr, feature_ptr, feature_norm_ptr, residual_ptr, h_ptr, h_scale_ptr, eps,
-    D: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr, PDL: tl.constexpr,
+    D: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr, NORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """h[r] = cat(norm(table[token[r]]), norm(feature[r])), residual[r] = feature[r]. Grid: (rows, 2), a program a half.
+    """h[r] = cat(norm(table[token[r]]), norm(feature[r])), residual[r] = feature[r] or, NORMED, its norm. Grid: (rows, 2).
 
     Shapes: token [16] int64; table [V, D]; norms [D] fp32; feature, residual [R, D], the latter fp32; h [16, 2D], in fp8
     with scale [2D/GROUP, 16], where GROUP divides D. GROUPS: a power of 2 from D / GROUP on.
@@ -54,8 +54,11 @@ def pair_kernel(
         y = tl.load(table_ptr + token * D + at, mask=inside, other=0.0).to(tl.float32)
     else:
         y = tl.load(feature_ptr + row * D + at, mask=inside, other=0.0).to(tl.float32)
-        tl.store(residual_ptr + row * D + at, y, mask=inside)
+        if not NORMED:
+            tl.store(residual_ptr + row * D + at, y, mask=inside)
     y *= tl.rsqrt(tl.sum(tl.sum(y * y, axis=0), axis=0) / D + eps) * norm
+    if NORMED and half == 1:
+        tl.store(residual_ptr + row * D + at, y, mask=inside)
     if h_ptr.dtype.element_ty.is_fp8():
         y, scale = scaled_to_e4m3(y)
         tl.store(h_scale_ptr + (half * (D // GROUP) + group) * 16 + row, scale, mask=group < D // GROUP)

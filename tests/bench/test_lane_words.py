@@ -19,6 +19,7 @@ SHARED = {
     "target": "smollm2",
     "draft": "auto",
     "draft-len": "4",
+    "draft-nodes": "0",
     "fan-out": "1",
     "recipe": "auto",
     "backend": "auto",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny_models import TinyModels
 
 from specmon.tui.commands import doctor as doctor_module
 
@@ -122,3 +123,19 @@ def test_make_venv_without_a_new_enough_python_says_what_is_needed(tmp_path: Pat
     assert "Python 3.11 or newer was not found" in done.stderr
     assert "make setup PYTHON=" in done.stderr
     assert not (tmp_path / "venv").exists()
+
+
+def test_check_head_shows_its_acceptance_by_layers(cli: Callable[..., Any], tiny: TinyModels) -> None:
+    target, head = str(tiny.target()), str(tiny.eagle3())
+    code, out, _ = cli("models", "check-head", head, "--target", target, "--recipe", "fp32")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].endswith("of 48  features of layers [0, 1, 2] (as it is loaded)")
+    assert [line.partition("  features of layers ")[2] for line in lines[1:-1]] == ["[1, 2, 3]", "[2, 1, 0]"]
+    assert lines[-1].endswith("features taken after the norm")
+
+
+def test_check_head_takes_heads_only(cli: Callable[..., Any], tiny: TinyModels) -> None:
+    code, out, err = cli("models", "check-head", str(tiny.draft()), "--target", str(tiny.target()))
+    assert (code, out) == (2, "")
+    assert "is no EAGLE-3 head" in err

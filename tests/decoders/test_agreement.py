@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.tiny_models import FAMILIES, TinyModels
 
+from specmon.core.drafters import hybrid
 from specmon.core.events import Sampling
 
 from .harness import Bench, Decoded
 
-DRAFTERS = ("draft_model", "stranger", "eagle3", "ngram", "scripted:0.7")
+DRAFTERS = ("draft_model", "stranger", "eagle3", "ngram", "suffix", "hybrid", "hybrid-eagle3", "scripted:0.7")
 SAMPLINGS = (
     Sampling(temperature=0.8),
     Sampling(temperature=0.8, top_k=20),
@@ -24,6 +25,8 @@ def draft_name(tiny: TinyModels, drafter: str, family: str) -> str:
     folders = {"draft_model": tiny.draft, "eagle3": tiny.eagle3}
     if drafter in folders:
         return str(folders[drafter](family))
+    if drafter.startswith("hybrid"):
+        return f"hybrid:{(tiny.eagle3 if drafter.endswith('eagle3') else tiny.draft)(family)}"
     return str(tiny.stranger()) if drafter == "stranger" else drafter
 
 
@@ -67,7 +70,7 @@ def test_decoder_emits_ar_tokens_for_every_family(
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("drafter", ["draft_model", "eagle3", "ngram"])
+@pytest.mark.parametrize("drafter", ["draft_model", "eagle3", "ngram", "hybrid"])
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_decoder_emits_ar_tokens_for_4_bit_weights(
     tiny: TinyModels, bench: Bench, decoder: str, drafter: str
@@ -91,6 +94,37 @@ def test_sampled_decoder_draws_ar_tokens(
     found = lane.decode(sampling=sampling, seed=11)
 
     assert_same_turn(found, bench.lane(target).decode(sampling=sampling, seed=11))
+
+
+@pytest.mark.parametrize("drafter", ["suffix", "hybrid"])
+@pytest.mark.parametrize("decoder", ["sd", "ssd"])
+def test_drafts_of_any_length_draw_ar_tokens(
+    tiny: TinyModels, bench: Bench, decoder: str, drafter: str
+) -> None:
+    target = tiny.target("qwen2")
+    lane = bench.lane(target, decoder, draft=draft_name(tiny, drafter, "qwen2"), fan_out=(2,))
+    asked = {"sampling": Sampling(temperature=0.4), "seed": 5, "max_new_tokens": 60}
+
+    found = lane.decode(REPETITIVE, **asked)
+
+    assert_same_turn(found, bench.lane(target).decode(REPETITIVE, **asked))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("model", ["draft_model", "eagle3"])
+@pytest.mark.parametrize("decoder", ["sd", "ssd"])
+def test_hybrid_that_changes_hands_emits_ar_tokens(
+    tiny: TinyModels, bench: Bench, decoder: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hybrid, "LEAST_MATCH", 1)
+    monkeypatch.setattr(hybrid, "LEAST_CHANCE", 0.0)
+    target, draft = tiny.target("llama"), draft_name(tiny, model, "llama")
+    lane = bench.lane(target, decoder, draft=f"hybrid:{draft}", draft_len=2, fan_out=(2, 1, 2))
+
+    found = lane.decode(REPETITIVE, max_new_tokens=100)
+
+    assert_same_turn(found, bench.lane(target).decode(REPETITIVE, max_new_tokens=100))
+    assert {r.drafter for r in found.rounds} == {"suffix", model}
 
 
 def test_sampled_text_depends_on_the_seed(tiny: TinyModels, bench: Bench) -> None:
@@ -118,7 +152,9 @@ def embedded_ar(_embedded_pool: Bench) -> Decoded:
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize("drafter", ["smollm2-draft-16m", "smollm2-eagle3", "ngram"])
+@pytest.mark.parametrize(
+    "drafter", ["smollm2-draft-16m", "smollm2-eagle3", "ngram", "suffix", "hybrid", "hybrid:eagle3"]
+)
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_embedded_decoder_emits_ar_tokens(
     embedded_bench: Bench, embedded_ar: Decoded, decoder: str, drafter: str

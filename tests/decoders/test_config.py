@@ -36,6 +36,8 @@ def test_the_longest_draft_and_the_token_before_it_fill_a_pass() -> None:
         ({"backend": "cuda"}, r"^There is no backend 'cuda'; choose auto, reference, triton\."),
         ({"draft": "scripted:x"}, "scripted:x gives no accuracy"),
         ({"draft": "ngram:5"}, "ngram takes nothing after it"),
+        ({"draft": "suffix:5"}, "suffix takes nothing after it"),
+        ({"draft": "hybrid:"}, r"names no model\. Write hybrid:MODEL"),
     ],
 )
 def test_names_that_nothing_has_are_refused(config: dict[str, Any], found: str) -> None:

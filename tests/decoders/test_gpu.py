@@ -47,15 +47,14 @@ def _enough_devices(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.usefixtures("poisoned")
 @ON_CUDA
 @RECIPES
-@pytest.mark.parametrize("drafter", ["draft_model", "eagle3", "ngram", "scripted:0.7"])
+@pytest.mark.parametrize("drafter", ["draft_model", "eagle3", "ngram", "suffix", "hybrid", "scripted:0.7"])
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_decoder_emits_ar_tokens_on_cuda(
     tiny: TinyModels, bench: Bench, devices: str, recipe: str, drafter: str, decoder: str
 ) -> None:
     target = tiny.target("qwen3")
-    draft = {"draft_model": str(tiny.draft("qwen3")), "eagle3": str(tiny.eagle3("qwen3"))}.get(
-        drafter, drafter
-    )
+    folders = {"draft_model": str(tiny.draft("qwen3")), "eagle3": str(tiny.eagle3("qwen3"))}
+    draft = f"hybrid:{folders['eagle3']}" if drafter == "hybrid" else folders.get(drafter, drafter)
     config = {"recipe": recipe, "devices": devices}
     lane = bench.lane(target, decoder, draft=draft, fan_out=(3, 2, 1, 1, 2), **config)
 

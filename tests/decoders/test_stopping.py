@@ -116,7 +116,7 @@ def test_unfinished_stop_string_is_given_back(tiny: TinyModels, bench: Bench) ->
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("draft", ["scripted", "draft_model", "eagle3", "ngram"])
+@pytest.mark.parametrize("draft", ["scripted", "draft_model", "eagle3", "ngram", "suffix"])
 def test_context_fills_up_while_decoding(tiny: TinyModels, bench: Bench, decoder: str, draft: str) -> None:
     target = tiny.variant(tiny.target(), "short", max_position_embeddings=48)
     folders = {"draft_model": str(tiny.draft()), "eagle3": str(tiny.eagle3())}

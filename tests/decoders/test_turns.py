@@ -22,7 +22,11 @@ def lanes(
 ) -> list[BenchLane]:
     """AR, then SD and SSD with every drafter."""
     target = target or tiny.target()
-    folders = {"draft_model": str(tiny.draft()), "eagle3": str(tiny.eagle3())}
+    folders = {
+        "draft_model": str(tiny.draft()),
+        "eagle3": str(tiny.eagle3()),
+        "hybrid": f"hybrid:{tiny.eagle3()}",
+    }
     speculative = [
         bench.lane(target, decoder, draft=folders.get(draft, draft), fan_out=(2,), recipe=recipe)
         for decoder in ("sd", "ssd")

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
-from specmon.core.drafters.eagle3 import Eagle3Stepper, load_eagle3
+from specmon.core.drafters.eagle3 import Eagle3Stepper
+from specmon.core.drafters.eagle3_file import load_eagle3
 from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.hf_folder import HfFolder

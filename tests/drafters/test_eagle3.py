@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from tests.tiny_models import HIDDEN, LAYERS, TinyModels, hf_model
+from safetensors.torch import load_file
+from tests.tiny_models import TinyModels, hf_model
 from torch import Tensor
 from torch.nn import functional as F
 
 from specmon.core.drafters.chain import ChainDrafter
-from specmon.core.drafters.eagle3 import tap_layers
-from specmon.core.drafters.registry import DrafterSpec, build_drafter
-from specmon.core.errors import SpecmonError
 from specmon.core.models.kv import KvCache
 from specmon.core.models.placement import Chunk
 from specmon.core.models.pool import ModelPool
@@ -137,97 +134,3 @@ def test_target_taps_are_the_inputs_of_their_layers(tiny: TinyModels, hf_states:
     assert features is not None
     expected = torch.cat([hf_states[i][0] for i in (2, 0, 1)], dim=-1)
     torch.testing.assert_close(features, expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("raw", "n_layers", "taps"),
-    [
-        ({}, 30, (2, 15, 27)),
-        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 15, 27]}}, 30, (3, 15, 27)),
-        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 3]}}, 3, (1, 3)),
-    ],
-)
-def test_tap_layers_come_from_the_configuration(
-    raw: dict[str, object], n_layers: int, taps: tuple[int, ...]
-) -> None:
-    assert tap_layers(raw, n_layers) == taps
-
-
-# --- heads that do not fit --------------------------------------------------------------------------------------
-
-
-def build(tiny: TinyModels, head: Path, target: Path | None = None) -> None:
-    build_drafter(
-        DrafterSpec(
-            name=str(head),
-            target=str(target or tiny.target()),
-            recipe="fp32",
-            device="cpu:0",
-            draft_len=4,
-            n_branches=5,
-            cache_dir=tiny.root,
-        )
-    )
-
-
-def with_tensors(tiny: TinyModels, folder: Path, **tensors: Tensor | None) -> Path:
-    """A copy of the head with some tensors replaced (None: left out)."""
-    weights = load_file(tiny.eagle3() / "model.safetensors")
-    for name, tensor in tensors.items():
-        key = name.replace("__", ".")
-        weights.pop(key, None)
-        if tensor is not None:
-            weights[key] = tensor
-    folder.mkdir()
-    (folder / "config.json").write_text((tiny.eagle3() / "config.json").read_text())
-    save_file(weights, folder / "model.safetensors")
-    return folder
-
-
-def test_head_for_another_target_is_refused(tiny: TinyModels) -> None:
-    narrow = tiny.variant(tiny.eagle3(), "narrow", hidden_size=32)
-
-    with pytest.raises(
-        SpecmonError, match=rf"is for a target of hidden size 32 and {tiny.vocab_size} tokens"
-    ):
-        build(tiny, narrow)
-
-
-def test_head_of_another_vocabulary_is_refused(tiny: TinyModels) -> None:
-    with pytest.raises(SpecmonError, match="has 999 tokens, the target"):
-        build(tiny, tiny.variant(tiny.eagle3(), "wordy", vocab_size=999))
-
-
-def test_head_that_taps_a_missing_layer_is_refused(tiny: TinyModels) -> None:
-    deep = tiny.variant(
-        tiny.eagle3(), "deep", eagle_config={"eagle_aux_hidden_state_layer_ids": [0, 1, LAYERS + 1]}
-    )
-
-    with pytest.raises(
-        SpecmonError, match=rf"wants features of layers \[0, 1, 4\]; the target has {LAYERS}\."
-    ):
-        build(tiny, deep)
-
-
-def test_head_that_maps_outside_the_vocabulary_is_refused(tiny: TinyModels, tmp_path: Path) -> None:
-    far = with_tensors(tiny, tmp_path / "far", d2t=torch.full((tiny.vocab_size // 2,), 500))
-
-    with pytest.raises(SpecmonError, match=r"maps its vocabulary \(d2t\) outside the target's"):
-        build(tiny, far)
-
-
-def test_head_with_its_own_vocabulary_needs_a_map(tiny: TinyModels, tmp_path: Path) -> None:
-    with pytest.raises(SpecmonError, match="has a vocabulary of its own but no d2t"):
-        build(tiny, with_tensors(tiny, tmp_path / "unmapped", d2t=None))
-
-
-def test_head_of_another_shape_is_refused(tiny: TinyModels, tmp_path: Path) -> None:
-    thin = with_tensors(tiny, tmp_path / "thin", fc__weight=torch.zeros(HIDDEN, 2 * HIDDEN))
-
-    with pytest.raises(SpecmonError, match=r"stores fc\.weight as \[64, 128\] where .* says \[64, 192\]"):
-        build(tiny, thin)
-
-
-def test_head_without_a_tensor_is_refused(tiny: TinyModels, tmp_path: Path) -> None:
-    with pytest.raises(SpecmonError, match=r"has no tensor norm\.weight"):
-        build(tiny, with_tensors(tiny, tmp_path / "bare", norm__weight=None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specmon.core.drafters.base import Outcome
+from specmon.core.drafters.base import TO_COME, Outcome
 from specmon.core.drafters.ngram import NgramDrafter
 
 
@@ -88,3 +88,24 @@ def test_next_turn_forgets_the_last_one() -> None:
     drafter.begin([1, 2], None, 0)
 
     assert drafter.draft(4).tokens == ()
+
+
+def test_turn_that_goes_on_keeps_what_was_indexed() -> None:
+    drafter = NgramDrafter()
+    drafter.begin([1, 2, 3], None, 0)
+    drafter.commit(Outcome(accepted=(4,), bonus=5))
+
+    drafter.begin([1, 2, 3, 4, 5, 9, 2, TO_COME], None, 0)  # the prompt, before token one is known
+    drafter.begin([1, 2, 3, 4, 5, 9, 2, 3], None, 0)
+
+    assert drafter.draft(2).tokens == (4, 5)
+
+
+def test_branches_are_as_many_as_asked_for() -> None:
+    drafter = NgramDrafter()
+    drafter.begin([*(t for n in range(10, 30) for t in (1, 2, n)), 1, 2], None, 0)
+    assert drafter.draft(1).tokens == (29,)
+
+    branches = drafter.prepare((3, 0), 1, lambda: 0, lambda: None)
+
+    assert [branch.bonus for branch in branches] == [28, 27, 26]

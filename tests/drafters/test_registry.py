@@ -53,7 +53,11 @@ def test_no_head_ships_for_other_targets() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "label"),
-    [("ngram", "ngram", "n-gram"), ("scripted:0.78", "scripted", "scripted α=0.78 (0.6/0.72/0.8)")],
+    [
+        ("ngram", "ngram", "n-gram"),
+        ("suffix", "suffix", "suffix tree"),
+        ("scripted:0.78", "scripted", "scripted α=0.78 (0.6/0.72/0.8)"),
+    ],
 )
 def test_model_free_drafters_say_what_they_are(tiny: TinyModels, name: str, kind: str, label: str) -> None:
     info = build(tiny, name).info
@@ -107,10 +111,25 @@ def test_draft_that_is_nowhere_is_refused(tiny: TinyModels, tmp_path: Path) -> N
         build(tiny, tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("model", ["ngram", "scripted:0.5", "auto"])
+@pytest.mark.parametrize("model", ["ngram", "suffix", "hybrid", "scripted:0.5", "auto"])
 def test_script_takes_no_drafter_that_is_no_model(tiny: TinyModels, model: str) -> None:
     with pytest.raises(UsageError, match="after the @, which is no model"):
         build(tiny, f"scripted:0.78@{model}")
+
+
+@pytest.mark.parametrize("name", ["hybrid", "hybrid:auto", "hybrid:suffix"])
+def test_hybrid_needs_a_model(tiny: TinyModels, name: str) -> None:
+    with pytest.raises(UsageError, match="after the :, which is no model"):
+        check(tiny, name, target=str(tiny.target()))
+
+
+def test_hybrid_is_what_its_model_costs(tiny: TinyModels) -> None:
+    inner, info = build(tiny, tiny.eagle3()).info, build(tiny, f"hybrid:{tiny.eagle3()}").info
+
+    assert (info.kind, info.label) == ("hybrid", f"suffix tree + {inner.label}")
+    assert (info.weight_bytes, info.tap_layers) == (inner.weight_bytes, inner.tap_layers)
+    assert info.may_fall_short
+    assert not inner.may_fall_short
 
 
 def test_script_with_a_model_counts_its_bytes(tiny: TinyModels) -> None:

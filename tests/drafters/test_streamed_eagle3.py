@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from specmon.core.drafters.base import Outcome
 from specmon.core.drafters.chain import ChainDrafter
-from specmon.core.drafters.eagle3 import Eagle3Head, Eagle3Stepper, load_eagle3
+from specmon.core.drafters.eagle3 import Eagle3Head, Eagle3Stepper
+from specmon.core.drafters.eagle3_file import load_eagle3
 from specmon.core.drafters.line import Line
 from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
 from specmon.core.models.config import ModelConfig
@@ -24,6 +26,7 @@ from specmon.core.models.random_weights import PREFIX, SHAPES, RandomFile, Rando
 from specmon.core.models.recipe import resolve_recipe
 
 from .conftest import FP32, N_SLOTS, target_embedding
+from .published_heads import changed, random_norms
 
 DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
@@ -83,6 +86,19 @@ def test_whole_draft_is_what_steps_draft(
     for mine, theirs in ((whole.kv.keys(0), stepped.kv.keys(0)), (whole.kv.values(0), stepped.kv.values(0))):
         torch.testing.assert_close(mine[:fed], theirs[:fed], rtol=1e-3, atol=1e-3)
         assert bool(mine[fed:].isnan().all())
+
+
+def test_kernels_honour_norms_that_only_some_heads_have(
+    tiny: TinyModels, features_of: Features, tmp_path: Path
+) -> None:
+    target, file = HfFolder(tiny.target()), HfFolder(changed(tiny, tmp_path / "normed", random_norms))
+    embedding = target_embedding(tiny.target()).to(DEVICE)
+    head = load_eagle3(file, target.config, embedding, FP32, str(DEVICE), max_positions=N_SLOTS)
+    features = features_of(TEXT[:3], 0, 2)
+
+    drafted = [stepper.draft(TEXT[1:3], 1, features, 4, guesses=True) for stepper in steppers(head)]
+
+    assert_same(*drafted, 4)
 
 
 def test_real_features_take_the_place_of_predicted_ones(head: Eagle3Head, features_of: Features) -> None:

@@ -77,6 +77,13 @@ def test_tau_by_prefix_stops_at_the_longest_draft(stream, plan, ledger_of):
     assert turn.tau_by_prefix()[4] == turn.tokens_per_round
 
 
+def test_tau_by_prefix_counts_rounds_that_drafted_less(stream, plan, ledger_of):
+    """A look-up that finds four tokens every other round is no drafter of four every round."""
+    turn = ledger_of(stream([plan(4), plan(0, k=0), plan(4), plan(1, k=1)], decoder="sd")).lanes[0].turns[0]
+    assert turn.tau_by_prefix() == {1: 1.75, 2: 2.25, 3: 2.75, 4: 3.25}
+    assert turn.tau_by_prefix()[4] == turn.tokens_per_round
+
+
 def test_branch_hit_rate_leaves_out_rounds_without_successor_or_branches(stream, plan, ledger_of):
     plans = [plan(1), plan(1, outcome="rank"), plan(2, outcome="late"), plan(0, outcome="none"), plan(3)]
     turn = ledger_of(stream(plans)).lanes[0].turns[0]

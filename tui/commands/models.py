@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from specmon.core.errors import UsageError
+from specmon.tui.commands.options import Devices, Recipe, Target
 from specmon.tui.commands.output import say, write_line
 
 app = typer.Typer(help="List, fetch and look at models.", no_args_is_help=True, rich_markup_mode=None)
@@ -74,3 +75,22 @@ def info(
 
     for name, value in describe(model):
         write_line(f"{name:<18} {value}")
+
+
+@app.command("check-head")
+def check_head(
+    head: Annotated[
+        str, typer.Argument(help="A published EAGLE-3 head: a folder, a hub id or a shipped one.")
+    ],
+    target: Target = "smollm2",
+    recipe: Recipe = "auto",
+    devices: Devices = "auto",
+) -> None:
+    """Try an EAGLE-3 head on a short text: its acceptance with the features it is given, and with others.
+
+    Exits with 1 where it does better in another reading than the one it is loaded in.
+    """
+    from specmon.tui.commands.head_report import report
+
+    if not report(head, target, recipe, devices):
+        raise typer.Exit(1)

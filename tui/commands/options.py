@@ -25,7 +25,7 @@ Draft = Annotated[
     str,
     typer.Option(
         metavar="MODEL",
-        help="Like --target; or auto, eagle3, ngram, or scripted:ALPHA[:coverage=C1/C2/C4][@MODEL].",
+        help="Like --target; or auto, eagle3, ngram, suffix, hybrid[:MODEL], scripted:ALPHA[:coverage=C1/C2/C4][@MODEL].",
     ),
 ]
 DecoderName = Annotated[str, typer.Option("--decoder", metavar="ar|sd|ssd", help="How to decode.")]

@@ -13,7 +13,7 @@ FAN_OUTS = (1, 2, 3, 4, 5, 6, 8, "auto:16")
 MAX_TOKENS = (32, 64, 96, 128, 256, 512, 1024, 2048, 4096)
 TEMPERATURES = ("0", "0.3", "0.6", "0.8", "1", "1.5")
 SEEDS = tuple(range(10))
-DRAFTS = ("auto", "eagle3", "ngram", "scripted:0.78")
+DRAFTS = ("auto", "eagle3", "ngram", "suffix", "hybrid", "scripted:0.78")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,9 @@ def _device_choices(devices: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _draft_reasons(target: str) -> dict[str, str]:
-    return {} if target == "smollm2" else {"eagle3": "no head ships for this target"}
+    if target == "smollm2":
+        return {}
+    return {"eagle3": "no head ships for this target", "hybrid": "no draft model ships for this target"}
 
 
 def _recipe_reasons(planned: str, devices: tuple[str, ...]) -> dict[str, str]:
