@@ -169,7 +169,9 @@ def _bonus(row: _Row, cells: int) -> Line:
 
 def _accepted(row: _Row, _: int) -> Line:
     round_ = row.turn.rounds[row.position]
-    return [(f"{round_.accepted_len}/{drafted_len(round_)}", "accepted" if round_.accepted_len else "rejected")]
+    return [
+        (f"{round_.accepted_len}/{drafted_len(round_)}", "accepted" if round_.accepted_len else "rejected")
+    ]
 
 
 def _from(row: _Row, _: int) -> Line:
