@@ -34,11 +34,12 @@ from specmon.tui.app import SpecmonApp, screen_text
 from specmon.tui.screens.arrangement import PANELS
 from specmon.tui.screens.death import DeathScreen
 from specmon.tui.screens.formulas import FormulasScreen
-from specmon.tui.screens.help import HelpScreen
+from specmon.tui.screens.help import HelpScreen, signs_explained
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen
 from specmon.tui.screens.settings import SettingsScreen
 from specmon.tui.screens.stage import SAID_FOR_S
+from specmon.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
 from specmon.tui.widgets.lines import plain
 
 from .conftest import FakeClock, FakeEngine, turn_events
@@ -461,6 +462,14 @@ async def test_sheets_open_and_escape_closes(
         await press(pilot, "escape")
         await pilot.pause()
         assert isinstance(pilot.app.screen, MonitorScreen)
+
+
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_help_explains_every_sign_of_the_timeline(signs: Glyphs) -> None:
+    explained = {
+        sign for shown, text in signs_explained(signs) if "timeline" in text for sign in shown.split()
+    }
+    assert explained >= set(signs.spans.values())
 
 
 async def test_help_names_every_key_of_the_screen(live_app: LiveApp, engine: FakeEngine) -> None:
