@@ -19,6 +19,7 @@ from specmon.tui.commands.bench_lanes import settle_lanes
 from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
+from specmon.tui.ending import interrupted_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,9 +138,10 @@ def draft_len(
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
-        report = _report(wanted, found)
-        if report is not None:
-            _tell(report, files, json=json, whole=found.whole)
+        with interrupted_later():
+            report = _report(wanted, found)
+            if report is not None:
+                _tell(report, files, json=json, whole=found.whole)
     assert report is not None
     if report.faults:
         raise SpecmonError(report.faults[0])

@@ -15,6 +15,7 @@ from specmon.tui.commands.bench_lanes import settle_lanes
 from specmon.tui.commands.numbers import bounded, whole_number
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
+from specmon.tui.ending import interrupted_later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +70,9 @@ def profile(
         for so_far in _reports(config, row_counts, context, passes):
             report = so_far
     finally:
-        if report is not None:
-            _tell(report, files, json=json)
+        with interrupted_later():
+            if report is not None:
+                _tell(report, files, json=json)
 
 
 def parse_rows(text: str) -> list[int]:

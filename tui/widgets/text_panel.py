@@ -47,10 +47,9 @@ class _Rows:
     def __init__(self, parts: list[list[Line] | TextFlow], selected: int | None) -> None:
         self.parts = parts
         self.selected = selected  # a round of the last turn, which stands out
-        at, self.flow = next(
-            ((at, part) for at, part in reversed(list(enumerate(parts))) if isinstance(part, TextFlow)),
-            (0, None),
-        )
+        flows = [(at, part) for at, part in enumerate(parts) if isinstance(part, TextFlow)]
+        at = flows[-1][0] if flows else 0
+        self.flow = flows[-1][1] if flows else None
         self._selected_row = self.flow.row_of(selected) if self.flow and selected is not None else None
         self._ends = list(accumulate(map(_size, parts)))
         self._flow_start = self._ends[at - 1] if at else 0
