@@ -93,7 +93,7 @@ def draft_len(
     prompts: Prompts = "",
     sweep_only: SweepOnly = False,
     out: bench_files.Out = None,
-    name: bench_files.Name = "draft-len",
+    name: bench_files.Name = "",
     figure: Figures = "",
     force: options.Force = False,
     json: bench_files.Json = False,
@@ -129,11 +129,12 @@ def draft_len(
         sweep_only=sweep_only,
     )
     goals = parse_figures(figure, out)
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="draft-len")
     prepare([config])
     if not decoder:
         wanted = replace(wanted, decoders=decoders_of_machine(devices))
     _settle(wanted, goals)
+    bench_files.make_folder(files)
     found = Found()
     try:
         _measure(wanted, found, debug=bool(ctx.obj))

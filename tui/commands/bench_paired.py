@@ -101,7 +101,7 @@ def paired(
     control: Control = True,
     seed: Seed = 0,
     out: bench_files.Out = None,
-    name: bench_files.Name = "paired",
+    name: bench_files.Name = "",
     figure: FigureName = "",
     force: options.Force = False,
     json: bench_files.Json = False,
@@ -140,9 +140,10 @@ def paired(
         seed=bounded(seed, "--seed"),
         figure=parse_figure(figure, letters, out) if figure else None,
     )
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="paired")
     prepare(configs)
     _settle(wanted, letters)
+    bench_files.make_folder(files)
     found = Found()
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
