@@ -187,10 +187,10 @@ class SpecmonApp(App[None]):
             self.set_interval(1 / self._refresh_hz, self._tick_after_keys)
 
     def _welcome(self) -> None:
-        """Tell a newcomer the first steps, once and for all."""
+        """Tell a newcomer the first steps, once and for all; not above what a given prompt decodes."""
         state = self._start.state
-        live = isinstance(self.stage, MonitorScreen)
-        if live and state is not None and not self._once and not (seen := state / "hint-seen").exists():
+        waits = isinstance(self.stage, MonitorScreen) and self._start.request is None and not self._once
+        if waits and state is not None and not (seen := state / "hint-seen").exists():
             self.push_screen(FirstHint(self.setup, seen))
 
     def _tick_after_keys(self) -> None:

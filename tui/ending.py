@@ -1,4 +1,4 @@
-"""Being told to end from outside: SIGTERM, and SIGHUP of a terminal that closes, end a command in order."""
+"""Being told to end: SIGTERM, SIGHUP of a terminal that closes, and ctrl+c once it may be impatient, in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
 ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+PATIENCE_S = 5.0  #: how long what is being kept is not broken off
+
+Handler = Callable[[int, FrameType | None], object]
 
 
 @dataclass
@@ -41,13 +45,54 @@ def terminable(ending: Ending | None = None) -> Iterator[None]:
         let_go_of_lost_terminal()
         raise _Ended
 
-    with _handled(end):
+    with _handled(end, heeded()):
         yield
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in heeded()}
+def interrupted_once() -> Iterator[None]:
+    """Within it the first ctrl+c or ending is heard, and for PATIENCE_S no further one, so that its work is wrapped up."""
+    before, heard_at = _own_handlers(), None
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal heard_at
+        now = time.monotonic()
+        if heard_at is None or now - heard_at >= PATIENCE_S:
+            heard_at = now if heard_at is None else heard_at
+            before[number](number, frame)
+
+    with _handled(hear, before):
+        yield
+
+
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Within it ctrl+c and endings wait for its end, PATIENCE_S at most, so that what is written is whole."""
+    before, held = _own_handlers(), None
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        nonlocal held
+        now = time.monotonic()
+        if held is None:
+            held = number, now
+        elif now - held[1] >= PATIENCE_S:
+            before[number](number, frame)
+
+    with _handled(hold, before):
+        yield
+    if held is not None:
+        signal.raise_signal(held[0])
+
+
+def _own_handlers() -> dict[int, Handler]:
+    """What ctrl+c and each ending do now, but for those that are ignored or left to the system."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDINGS)}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
+
+
+@contextmanager
+def _handled(handler: Handler, numbers: Iterable[int]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:

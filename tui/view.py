@@ -10,7 +10,7 @@ from specmon.core.metrics.ledger import Ledger
 from specmon.core.metrics.race import Race
 from specmon.core.metrics.round_filter import RoundFilter
 
-Mode = Literal["LIVE", "FROZEN", "ALL"]
+Mode = Literal["LIVE", "FROZEN", "ALL", "GONE"]  #: GONE: the engine that fed the view has ended
 
 
 @dataclass(frozen=True, kw_only=True)

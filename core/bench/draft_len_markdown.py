@@ -34,7 +34,8 @@ def markdown(report: DraftLenReport) -> str:
 def _title(report: DraftLenReport) -> str:
     target = f"{report.config.target} with {report.drafter or 'no draft'}"
     graphs = "" if report.config.graphs else ", graphs off"
-    lines = [f"# Draft length: {target}, {report.recipe}, {report.backend}{graphs}"]
+    devices = ", one device" if report.n_devices == 1 else ""
+    lines = [f"# Draft length: {target}, {report.recipe}, {report.backend}{graphs}{devices}"]
     for stage in report.stages:
         if stage.interrupted:
             done = f"{stage.n_requests} of {stage.n_planned} requests"
@@ -44,11 +45,10 @@ def _title(report: DraftLenReport) -> str:
 
 
 def _found(report: DraftLenReport) -> str:
-    lines = [
-        f"- {best.decoder.upper()} is fastest at K {best.measured}"
-        f" (its parts predict K {best.predicted or NONE})."
-        for best in report.summary.best
-    ]
+    lines = []
+    for best in report.summary.best:
+        predicted = f" (its parts predict K {best.predicted})" if best.predicted else ""
+        lines.append(f"- {best.decoder.upper()} is fastest at K {best.measured}{predicted}.")
     if report.summary.evaluation is not None:
         lines.append(f"- {_ratio(report.summary.evaluation)}.")
     elif report.summary.sweep is not None:
@@ -57,14 +57,11 @@ def _found(report: DraftLenReport) -> str:
 
 
 def _ratio(found: Comparison) -> str:
-    return (
-        f"SSD K{found.ssd_draft_len} over SD K{found.sd_draft_len}: {times(found.measured)}, "
-        f"predicted {_times(found.predicted)}, measured ÷ predicted {plain(found.measured_over_predicted, 3)}"
-    )
-
-
-def _times(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}×"
+    measured = f"SSD K{found.ssd_draft_len} over SD K{found.sd_draft_len}: {times(found.measured)}"
+    if found.predicted is None:
+        return measured
+    of_predicted = plain(found.measured_over_predicted, 3)
+    return f"{measured}, predicted {found.predicted:.3f}×, measured ÷ predicted {of_predicted}"
 
 
 def _stage(name: str, stage: Stage) -> str:
@@ -105,13 +102,38 @@ def _method(report: DraftLenReport) -> str:
     method = (
         f"{count(report.repeats, 'repeat')}, greedy, up to {report.max_new_tokens} tokens, each prompt prefilled from its "
         "first token, in an order that rotates; a warm-up before is not counted. Tokens are compared with AR's before any "
-        "time counts. Times are ms, means over all rounds. Predicted round, from the parts in its row: AR t_v; SD K·t_d + "
-        "t_v; SSD max(t_v, t_branch) + (1 − hit rate)·K·t_d + t_sync. t_sync: of rounds that a branch drafted, the time "
-        "from the outcome to the start of verification, less branch drafting in it. Measured ÷ predicted is of tok/s. "
-        "÷ AR and SSD over SD: median of the ratios of single requests with its 95 % interval "
-        f"({RESAMPLES:,} resamples of prompts and of requests within them, seed {report.bootstrap_seed}); predicted it is "
-        "the highest predicted tok/s of SSD ÷ the highest of SD."
+        f"time counts. Times are ms, means over all rounds. {_prediction(report)} Measured ÷ predicted is of tok/s. "
+        f"{_ratios(report)}"
     )
     measured = [ceilings(device) for device in report.devices]
     measured.append(f"Ceilings: {report.ceiling_source or NONE}")
     return method + "\n\n" + origin(report.command, report.provenance, measured)
+
+
+def _prediction(report: DraftLenReport) -> str:
+    """How a round is predicted, by the decoders that were measured."""
+    decoders = {row.decoder for row in report.sweep.rows}
+    text = "Predicted round, from the parts in its row: AR t_v"
+    if "sd" in decoders:
+        text += "; SD K·t_d + t_v"
+    if "ssd" not in decoders:
+        return f"{text}."
+    sync = (
+        "t_sync: of rounds that a branch drafted, the time from the outcome to the start of verification, less branch "
+        "drafting in it."
+    )
+    if report.n_devices == 1:
+        alone = "SSD on one device is not predicted: branches are drafted before verification, and nothing overlaps."
+        return f"{text}. {alone} {sync}"
+    return f"{text}; SSD max(t_v, t_branch) + (1 − hit rate)·K·t_d + t_sync. {sync}"
+
+
+def _ratios(report: DraftLenReport) -> str:
+    compared = report.summary.sweep or report.summary.evaluation
+    text = (
+        f"÷ AR{' and SSD over SD' if compared else ''}: median of the ratios of single requests with its 95 % interval "
+        f"({RESAMPLES:,} resamples of prompts and of requests within them, seed {report.bootstrap_seed})"
+    )
+    if compared is None or compared.predicted is None:
+        return f"{text}."
+    return f"{text}; predicted it is the highest predicted tok/s of SSD ÷ the highest of SD."

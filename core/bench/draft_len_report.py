@@ -70,6 +70,7 @@ class DraftLenReport(msgspec.Struct, frozen=True, kw_only=True):
     drafter: str | None
     recipe: str
     backend: str
+    n_devices: int
     repeats: int
     max_new_tokens: int
     bootstrap_seed: int
@@ -118,6 +119,7 @@ def draft_len_report(
         drafter=next((lane.drafter for lane in lanes if lane.drafter is not None), None),
         recipe=lanes[0].recipe,
         backend=lanes[0].backend,
+        n_devices=max(len(lane.devices) for lane in lanes),
         repeats=sweep.plan.repeats,
         max_new_tokens=sweep.plan.max_new_tokens,
         bootstrap_seed=seed,

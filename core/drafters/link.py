@@ -292,7 +292,7 @@ def death_of_worker(exitcode: int | None) -> SpecmonError:
         how = "hung up and does not end"
     else:
         how = ended_by(-exitcode) if exitcode < 0 else f"ended with code {exitcode}"
-    return SpecmonError(f"The draft worker {how}.", "The next turn starts another.")
+    return SpecmonError(f"The draft worker {how}.")
 
 
 def receive(

@@ -185,8 +185,10 @@ def test_a_figure_of_another_run_than_its_name_says_is_refused_before_anything_i
     args: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr("specmon.tui.commands.bench_paired.settle_lanes", settled_on(*models, recipe=recipe))
-    code, out, err = bench(*OF_RATIO, "--out", str(tmp_path), "--figure", RATIO, *args)
+    folder = tmp_path / "new"
+    code, out, err = bench(*OF_RATIO, "--out", str(folder), "--figure", RATIO, *args)
     assert (code, out, FakeEngine.loaded) == (2, "", [])
+    assert not folder.exists()
     assert err == (
         f"specmon: --figure {RATIO} needs SSD over SD each at its own best of several K up to 10, --target "
         "random:qwen2.5-7b --draft scripted:0.78@random:qwen2.5-0.5b in bf16 on 2 H200s, on all evaluation prompts.\n"

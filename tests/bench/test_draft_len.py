@@ -165,11 +165,17 @@ def test_ssd_on_one_device_is_measured_but_not_predicted() -> None:
     def shared(setting: Setting) -> TurnMetrics:
         return timed_turn(setting.decoder, setting.draft_len, devices=("cuda:0",))
 
-    summary = report_of(measurement(shared)).summary
+    report = report_of(measurement(shared))
+    summary = report.summary
     assert [(best.decoder, best.predicted) for best in summary.best] == [("sd", 3), ("ssd", None)]
     assert summary.sweep is not None
     assert summary.sweep.measured is not None
     assert (summary.sweep.predicted, summary.sweep.measured_over_predicted) == (None, None)
+    text = markdown(report)
+    assert ", one device\n" in text
+    assert f"- SSD is fastest at K {summary.best[1].measured}.\n" in text
+    assert "nothing overlaps" in text
+    assert not any(foreign in text for foreign in ("predict K n/a", "predicted n/a", "max(t_v, t_branch)"))
 
 
 def test_turns_of_one_token_have_no_times() -> None:

@@ -244,6 +244,26 @@ def test_replay_without_a_file_lists_the_users_recordings(
     assert cli("replay", "--plain", "mine").out == "one two three."
 
 
+@pytest.mark.parametrize("option", ["--check", "--dump", "--json", "--once", "--follow"])
+def test_what_is_asked_of_a_recording_needs_one(cli: Cli, option: str) -> None:
+    code, out, err = cli("replay", option)
+    assert (code, out) == (2, "")
+    assert f"{option} takes a FILE" in err
+
+
+@pytest.mark.parametrize("beside", [["--check"], ["any.session"]])
+def test_recover_refuses_what_it_would_ignore(cli: Cli, beside: list[str]) -> None:
+    code, out, err = cli("replay", "--recover", *beside)
+    assert (code, out) == (2, "")
+    assert "--recover goes alone" in err
+
+
+def test_size_is_refused_where_no_frame_is_printed(cli: Cli, recording: Recording) -> None:
+    code, _, err = cli("replay", "--plain", "--size", "100x30", str(recording()))
+    assert code == 2
+    assert "--size goes with --once" in err
+
+
 def test_recover_keeps_what_a_crashed_run_left(
     cli: Cli, private_home: dict[str, str], turn: Callable[..., list[AnyEvent]], recording: Recording
 ) -> None:

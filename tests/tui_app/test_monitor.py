@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import string
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from textual.events import Key
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+from specmon.core.endings import ended_by
 from specmon.core.engine.death import EngineDeath
 from specmon.core.engine.messages import (
     ArMeasured,
@@ -27,14 +29,17 @@ from specmon.core.engine.messages import (
     Refused,
     Request,
 )
-from specmon.tui.app import SpecmonApp
+from specmon.core.events import TurnEnd
+from specmon.tui.app import SpecmonApp, screen_text
 from specmon.tui.screens.arrangement import PANELS
 from specmon.tui.screens.death import DeathScreen
 from specmon.tui.screens.formulas import FormulasScreen
-from specmon.tui.screens.help import HelpScreen
+from specmon.tui.screens.help import HelpScreen, signs_explained
 from specmon.tui.screens.keys import entries
 from specmon.tui.screens.monitor import MonitorScreen
 from specmon.tui.screens.settings import SettingsScreen
+from specmon.tui.screens.stage import SAID_FOR_S
+from specmon.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
 from specmon.tui.widgets.lines import plain
 
 from .conftest import FakeClock, FakeEngine, turn_events
@@ -459,6 +464,14 @@ async def test_sheets_open_and_escape_closes(
         assert isinstance(pilot.app.screen, MonitorScreen)
 
 
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_help_explains_every_sign_of_the_timeline(signs: Glyphs) -> None:
+    explained = {
+        sign for shown, text in signs_explained(signs) if "timeline" in text for sign in shown.split()
+    }
+    assert explained >= set(signs.spans.values())
+
+
 async def test_help_names_every_key_of_the_screen(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app().run_test(size=SIZE) as pilot:
         monitor = await decoding(pilot, engine)
@@ -523,6 +536,22 @@ async def test_dead_engine_is_told_and_restarted(
         assert monitor.phase == "starting"
 
 
+async def test_a_turn_that_failed_says_so_and_why_in_80_columns(
+    live_app: LiveApp, engine: FakeEngine
+) -> None:
+    why = f"The draft worker {ended_by(signal.SIGKILL)}."
+    async with live_app().run_test(size=COMPACT) as pilot:
+        monitor = await decoding(pilot, engine)
+        assert screen_text(monitor).startswith(" LIVE")
+        engine.give(TurnEnd(t=10**9, stop_reason="error", n_tokens=9, rounds=12, error=why))
+        await settle(pilot)
+        assert screen_text(monitor).startswith(" FAILED")
+        assert why in row(monitor, "hints")
+        await settle(pilot, SAID_FOR_S + 1)
+        assert f"error: {why}" in screen_text(monitor)
+        assert why not in row(monitor, "hints")
+
+
 async def test_dead_engine_can_be_looked_at(live_app: LiveApp, engine: FakeEngine) -> None:
     async with live_app().run_test(size=COMPACT) as pilot:
         await decoding(pilot, engine)
@@ -533,6 +562,7 @@ async def test_dead_engine_can_be_looked_at(live_app: LiveApp, engine: FakeEngin
         monitor = await settle(pilot)
         assert len(monitor.rounds) == 12
         assert "ctrl+r" in row(monitor, "prompt-line")
+        assert screen_text(monitor).startswith(" GONE")
         await press(pilot, "i")
         assert not monitor.prompt.has_focus
         await press(pilot, "ctrl+r")

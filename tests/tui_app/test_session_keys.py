@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specmon.core.bench.prompts import bench_prompts
-from specmon.core.engine.messages import Generate, Idle, Request
+from specmon.core.engine.messages import Cancel, Generate, Idle, Request
 from specmon.core.events import Sampling
 from specmon.tui.app import SpecmonApp
 from specmon.tui.screens.first_hint import FirstHint
@@ -193,7 +193,7 @@ async def test_first_hint_stays_away_from_recordings(
         assert not isinstance(pilot.app.screen, FirstHint)
 
 
-async def test_first_hint_comes_before_a_request_without_stopping_it(
+async def test_first_hint_leaves_the_first_key_to_a_given_prompt_and_comes_without_one(
     live_app: LiveApp, engine: FakeEngine, tmp_path: Path
 ) -> None:
     async with live_app(Request(messages=(("user", "x"),)), state=tmp_path).run_test(size=SIZE) as pilot:
@@ -201,3 +201,8 @@ async def test_first_hint_comes_before_a_request_without_stopping_it(
         engine.ready()
         await settle(pilot)
         assert engine.sent(Generate)
+        await press(pilot, "x")
+        assert engine.sent(Cancel)
+    async with live_app(state=tmp_path).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, FirstHint)

@@ -88,7 +88,7 @@ def test_round_panel_marks_the_branch_that_came_true() -> None:
     body = texts(render_round(View(ledger=fed(played()), selected=0), 84, 12))
     hit = next(line for line in body if "◆ a=2" in line)
     assert "HIT: the draft of round 1" in hit
-    assert "a 2/4 ◆ hit" in body[0]
+    assert "a 2/4  next ◆ hit" in body[0]
     assert sum(line.count("◆ a=") for line in body) == 1
 
 
@@ -139,7 +139,7 @@ def test_round_panel_with_room_lists_every_branch() -> None:
 def test_round_panel_in_three_lines_keeps_draft_branch_and_times() -> None:
     rule, draft, branches = texts(render_round(View(ledger=fed(played()), selected=0), 80, 3))
     assert rule.startswith("─ 3 round 0 ")
-    assert "a 2/4 ◆ hit" in rule
+    assert "a 2/4  next ◆ hit" in rule
     assert draft.count("✓") == 2
     assert "bonus '" in draft
     assert branches.startswith(" branches 16 → ◆ a=2")

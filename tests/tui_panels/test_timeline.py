@@ -175,7 +175,11 @@ def test_timeline_names_the_bound_of_the_clocks() -> None:
 
 @pytest.mark.parametrize(
     ("width", "signs"),
-    [(80, ("▓ verify",)), (100, ("▓ verify", "d draft")), (157, ("h handoff", "× wasted", "follow"))],
+    [
+        (80, ("▓ verify", "░ branch", "d draft")),
+        (100, ("d draft", "a accept", "h handoff")),
+        (157, ("h handoff", "× wasted", "· wait", "follow")),
+    ],
 )
 def test_timeline_explains_as_many_signs_as_fit(width: int, signs: tuple[str, ...]) -> None:
     title = texts(render_timeline(View(ledger=fed(ssd_stream(20))), width, 7, TimelineState()))[0]

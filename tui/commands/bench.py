@@ -7,6 +7,7 @@ import typer
 from specmon.tui.commands.bench_draft_len import draft_len
 from specmon.tui.commands.bench_paired import paired
 from specmon.tui.commands.bench_profile import profile
+from specmon.tui.ending import interrupted_once
 
 app = typer.Typer(
     name="bench",
@@ -15,6 +16,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _keep_what_is_measured(ctx: typer.Context) -> None:
+    ctx.with_resource(interrupted_once())
+
+
 app.command("paired", short_help="Configurations against each other, alternating.")(paired)
 app.command("draft-len", short_help="Speed by draft_len, measured and predicted.")(draft_len)
 app.command("profile", short_help="A decode pass by groups of kernels.")(profile)

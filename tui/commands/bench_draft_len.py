@@ -19,6 +19,7 @@ from specmon.tui.commands.bench_lanes import lane_checks, settle_lanes
 from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
+from specmon.tui.ending import interrupted_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,7 @@ def draft_len(
     prompts: Prompts = "",
     sweep_only: SweepOnly = False,
     out: bench_files.Out = None,
-    name: bench_files.Name = "draft-len",
+    name: bench_files.Name = "",
     figure: Figures = "",
     force: options.Force = False,
     json: bench_files.Json = False,
@@ -129,18 +130,20 @@ def draft_len(
         sweep_only=sweep_only,
     )
     goals = parse_figures(figure, out)
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="draft-len")
     prepare([config])
     if not decoder:
         wanted = replace(wanted, decoders=decoders_of_machine(devices))
     checks = _settle(wanted, goals)
+    bench_files.make_folder(files)
     found = Found()
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
-        report = _report(wanted, found, checks)
-        if report is not None:
-            _tell(report, files, json=json, whole=found.whole)
+        with interrupted_later():
+            report = _report(wanted, found, checks)
+            if report is not None:
+                _tell(report, files, json=json, whole=found.whole)
     assert report is not None
     if report.faults:
         raise SpecmonError(report.faults[0])

@@ -26,33 +26,48 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", parser=_folder, help="Write the report there, as JSON and as Markdown."),
 ]
-Name = Annotated[str, typer.Option(metavar="NAME", help="With --out: the files are called DATE-NAME.")]
+Name = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="With --out: the files are called DATE-NAME; else after the benchmark."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object to stdout, not a table.")]
 
 Files = tuple[Path, Path]
 
 
-def report_files(out: Path | None, name: str, force: bool) -> Files | None:
-    """The JSON and the Markdown file; asked for before anything is measured. Raises: UsageError."""
+def report_files(out: Path | None, name: str, force: bool, *, benchmark: str) -> Files | None:
+    """The JSON and the Markdown file, called after `benchmark` where no name is given. Raises: UsageError."""
     from specmon.core.bench.provenance import today
 
     if out is None:
+        if name:
+            raise UsageError("--name goes with --out.")
         return None
+    name = name or benchmark
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out is {out}, which is no folder.")
-    if not name or "/" in name:
+    if "/" in name:
         raise UsageError(f"--name is {name!r}, but it takes a part of a file's name.")
     files = out / f"{today()}-{name}.json", out / f"{today()}-{name}.md"
     for file in files:
         if file.exists() and not force:
             raise UsageError(f"{file} exists.", "Give another --name, or --force.")
+    return files
+
+
+def make_folder(files: Files | None) -> None:
+    """Make --out, and try to write there: once nothing else is refused, before anything is measured. Raises: UsageError."""
+    if files is None:
+        return
+    out = files[0].parent
     try:
         out.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=out):
             pass
     except OSError as refused:
         raise UsageError(f"--out is {out}, where nothing can be written: {refused.strerror}.") from refused
-    return files
 
 
 def give_report(

@@ -19,6 +19,7 @@ from specmon.tui.commands.bench_lanes import Lanes, lane_checks, lane_configs, s
 from specmon.tui.commands.numbers import bounded
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
+from specmon.tui.ending import interrupted_later
 
 if TYPE_CHECKING:
     from specmon.core.bench.choose_k import TunedK
@@ -105,7 +106,7 @@ def paired(
     control: Control = True,
     seed: Seed = 0,
     out: bench_files.Out = None,
-    name: bench_files.Name = "paired",
+    name: bench_files.Name = "",
     figure: FigureName = "",
     force: options.Force = False,
     json: bench_files.Json = False,
@@ -144,15 +145,18 @@ def paired(
         seed=bounded(seed, "--seed"),
         figure=parse_figure(figure, letters, out) if figure else None,
     )
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="paired")
     prepare(configs)
-    found = Found(checks=dict(zip(letters, _settle(wanted, letters), strict=True)))
+    checks = dict(zip(letters, _settle(wanted, letters), strict=True))
+    bench_files.make_folder(files)
+    found = Found(checks=checks)
     try:
         _measure(wanted, found, debug=bool(ctx.obj))
     finally:
-        report = _report(wanted, found)
-        if report is not None:
-            _tell(report, files, json=json, whole=found.whole)
+        with interrupted_later():
+            report = _report(wanted, found)
+            if report is not None:
+                _tell(report, files, json=json, whole=found.whole)
     assert report is not None
     if report.faults:
         raise SpecmonError(report.faults[0])

@@ -15,6 +15,7 @@ from specmon.tui.commands.bench_lanes import settle_lanes
 from specmon.tui.commands.numbers import bounded, whole_number
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
+from specmon.tui.ending import interrupted_later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ def profile(
     context: Context = 500,
     passes: Passes = 20,
     out: bench_files.Out = None,
-    name: bench_files.Name = "profile",
+    name: bench_files.Name = "",
     force: options.Force = False,
     json: bench_files.Json = False,
 ) -> None:
@@ -61,24 +62,26 @@ def profile(
     row_counts = parse_rows(rows)
     bounded(context, "--context", 1)
     bounded(passes, "--passes", 1)
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="profile")
     prepare([config])
     _settle(config, row_counts, context)
+    bench_files.make_folder(files)
     report: ProfileReport | None = None
     try:
         for so_far in _reports(config, row_counts, context, passes):
             report = so_far
     finally:
-        if report is not None:
-            _tell(report, files, json=json)
+        with interrupted_later():
+            if report is not None:
+                _tell(report, files, json=json)
 
 
 def parse_rows(text: str) -> list[int]:
-    """Read "1,5". Raises: UsageError."""
+    """Read "1,5", each number once. Raises: UsageError."""
     numbers = [whole_number(word) for word in text.split(",")]
     if not all(numbers):
         raise UsageError(f"--rows is {text!r}, but it takes numbers of 1 or more, like 1,5.")
-    return [number for number in numbers if number]
+    return list(dict.fromkeys(number for number in numbers if number))
 
 
 def _settle(config: LaneConfig, row_counts: list[int], context: int) -> None:

@@ -240,6 +240,13 @@ def check_record(record: Path | None, force: bool) -> None:
         check_creatable(record, force=force)
 
 
+def frame_size(text: str, *, once: bool) -> tuple[int, int] | None:
+    """--size as columns and rows with --once, else None. Raises: UsageError."""
+    if text and not once:
+        raise UsageError("--size goes with --once.")
+    return parse_size(text) if once else None
+
+
 def parse_size(text: str) -> tuple[int, int]:
     """Read 160x48; where empty, the terminal's size, or 160x48 where there is none.
 

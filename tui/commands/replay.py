@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -53,13 +53,16 @@ def replay(
 
     Several are shown, or summed up with --json, side by side; exit code 1 if outputs differ that must be equal.
     """
-    if not files:
-        recover_all() if recover else list_recordings()
-        return
+    asked = {"--check": check, "--dump": dump, "--json": json, "--once": once, "--follow": follow}
+    check_alone([option for option, given in asked.items() if given], recover=recover, file=bool(files))
     if check + dump + json + once > 1:
         raise UsageError("--check, --dump, --json and --once exclude each other.")
     if no_times and not dump:
         raise UsageError("--no-times goes with --dump.")
+    frame = options.frame_size(size, once=once)
+    if not files:
+        recover_all() if recover else list_recordings()
+        return
     paths = [file if str(file) == "-" else find_recording(file) for file in files]
     path = paths[0]
     on_screen = once or (options.on_terminal() and not (plain or json or check or dump or str(path) == "-"))
@@ -78,7 +81,6 @@ def replay(
     elif on_screen:
         from specmon.tui.commands.screen import look, open_replay
 
-        frame = options.parse_size(size) if once else None
         open_replay(look(theme, ascii, no_mouse, frame), paths, follow=follow and not once)
     elif len(paths) > 1:
         from specmon.tui.commands.side_by_side import compare_recordings
@@ -86,6 +88,14 @@ def replay(
         compare_recordings(paths, json)
     else:
         print_recording(path, follow, json)
+
+
+def check_alone(asked: Sequence[str], *, recover: bool, file: bool) -> None:
+    """Refuse what a recording is asked for where there is none, and anything beside --recover. Raises: UsageError."""
+    if recover and (asked or file):
+        raise UsageError(f"--recover goes alone, but {asked[0] if asked else 'a FILE'} is given too.")
+    if asked and not file:
+        raise UsageError(f"{asked[0]} takes a FILE.", "Those at hand are listed by: specmon replay")
 
 
 def events_of(path: Path, follow: bool, warn: Callable[[str], object] = say) -> Iterator[Event]:

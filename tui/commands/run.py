@@ -50,7 +50,7 @@ def run(
     if text is None and not screen:
         raise UsageError("There is no prompt.", "Give it with -p, --prompt-file or on stdin.")
     request = sampling.request(text)
-    cells = options.parse_size(size) if once else None
+    cells = options.frame_size(size, once=once)
     appearance = look(looks.theme, looks.ascii, looks.no_mouse, cells) if screen or once else None
     if appearance is None:
         say_config_notes()

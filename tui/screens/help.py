@@ -53,6 +53,10 @@ def signs_explained(signs: Glyphs) -> list[tuple[str, str]]:
             " ".join(spans[kind] for kind in ("accept", "handoff", "wait")),
             "timeline: accept and emit · tokens between the devices · waiting",
         ),
+        (
+            " ".join(spans[kind] for kind in ("prefill", "collective")),
+            "timeline: the prompt goes in · devices put a result together",
+        ),
         (f"{signs.used} {signs.wasted}", "both devices at work: the branch was used · was not"),
     ]
 

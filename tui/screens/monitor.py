@@ -146,7 +146,7 @@ class MonitorScreen(Cockpit):
 
     def view(self) -> View:
         view = super().view()
-        return replace(view, recording=None) if self.phase == "dead" else view
+        return replace(view, recording=None, mode="GONE") if self.phase == "dead" else view
 
     def hint_keys(self) -> list[Binding]:
         return PROMPT_KEYS if self.prompt.has_focus else super().hint_keys()

@@ -14,7 +14,8 @@ from specmon.core import paths
 from specmon.tui.feeds.feed import FeedItem
 from specmon.tui.feeds.pump import Pump
 from specmon.tui.screens.keys import rebound, remapped
-from specmon.tui.widgets.lines import Line
+from specmon.tui.widgets.glyphs import glyphs
+from specmon.tui.widgets.lines import Line, fit
 from specmon.tui.widgets.palette import Palette
 
 SAID_FOR_S = 5.0
@@ -107,5 +108,7 @@ class Stage(Screen[None]):
 
     @property
     def said(self) -> Line | None:
-        """The sentence that still stands."""
-        return self._said[0] if self._said else None
+        """The sentence that still stands, as much of it as the hint row holds."""
+        if self._said is None:
+            return None
+        return fit(self._said[0], self.app.size.width, ellipsis=glyphs(self.setup.ascii).ellipsis)

@@ -61,7 +61,7 @@ def _note(view: View, turn: TurnMetrics, round_: Round, signs: Glyphs) -> Line:
         nodes = "" if round_.parents is None else f" of {len(round_.draft)} nodes"
         note.append((f"a {round_.accepted_len}/{drafted_len(round_)}{nodes}", "title"))
     if (outcome := outcome_segment(round_, signs)) is not None:
-        note += [(" ", "text"), outcome]
+        note += [("  next ", "muted"), outcome]  # panel 2's `from` tells of the round's own draft
     return [*note, (f"  {ms(round_.t1 - round_.t0)} ms", "title")]
 
 

@@ -10,7 +10,7 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import ReplayStatus, View
 from specmon.tui.widgets.cells import safe_text
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, fit, line_width, spread
+from specmon.tui.widgets.lines import Line, Segment, fit, line_width, spread
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.numbers import clock
 from specmon.tui.widgets.panel import Panel
@@ -58,14 +58,21 @@ def _joined(fields: list[_Field], signs: Glyphs) -> Line:
 
 def _live_fields(view: View, signs: Glyphs, roomy: bool) -> list[_Field]:
     lane, turn = lane_of(view), turn_of(view)
-    mode_role = "accent" if view.mode == "LIVE" else "warning"
-    fields = [_Field(9, [("specmon", "title")]), _Field(0, [(view.mode, mode_role)])]
+    fields = [_Field(9, [("specmon", "title")]), _Field(0, [_mode(view, turn)])]
     if lane is not None:
         fields += _lane_fields(turn.lane if turn else lane.lane, turn, signs, roomy)
     if lane is not None and turn is not None:
         fields.append(_Field(5, [("turn ", "muted"), (str(lane.forgotten + view.turn + 1), "text")]))
     recording = recording_note(view.recording, signs, roomy)
     return fields + [_Field(2, recording)] * bool(recording)
+
+
+def _mode(view: View, turn: TurnMetrics | None) -> Segment:
+    """LIVE, unless the engine is gone, the view stands still or the turn on screen failed."""
+    failed = turn is not None and turn.end is not None and turn.end.stop_reason == "error"
+    if view.mode == "GONE" or (view.mode == "LIVE" and failed):
+        return ("FAILED" if view.mode == "LIVE" else view.mode), "error"
+    return view.mode, "accent" if view.mode == "LIVE" else "warning"
 
 
 def _lane_fields(lane: Lane, turn: TurnMetrics | None, signs: Glyphs, roomy: bool) -> list[_Field]:

@@ -21,6 +21,7 @@ from specmon.tui.widgets.text_state import TextState
 
 TITLE_CELLS = 15  # of a panel's top border: name, corners and a stretch of rule
 PROMPT_ROWS = 3  # a longer prompt is cut
+ERROR_ROWS = 4  # as is a longer error
 TURNS_SHOWN = 16  # of a conversation, the newest
 
 
@@ -46,10 +47,12 @@ class _Rows:
     def __init__(self, parts: list[list[Line] | TextFlow], selected: int | None) -> None:
         self.parts = parts
         self.selected = selected  # a round of the last turn, which stands out
-        newest = parts[-1] if parts else None
-        self.flow = newest if isinstance(newest, TextFlow) else None
+        flows = [(at, part) for at, part in enumerate(parts) if isinstance(part, TextFlow)]
+        at = flows[-1][0] if flows else 0
+        self.flow = flows[-1][1] if flows else None
         self._selected_row = self.flow.row_of(selected) if self.flow and selected is not None else None
         self._ends = list(accumulate(map(_size, parts)))
+        self._flow_start = self._ends[at - 1] if at else 0
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -69,7 +72,7 @@ class _Rows:
         """Where the selected round's text starts."""
         if self.flow is None or self._selected_row is None:
             return None
-        return len(self) - len(self.flow.rows) + self._selected_row
+        return self._flow_start + self._selected_row
 
 
 def render_text(view: View, width: int, height: int, state: TextState) -> list[Line]:
@@ -137,7 +140,8 @@ def _laid_out(
         flow = state.flow(turn, cells, signs, words, lines, None if parts else view.selected)
         state.lags = (state.lags and bool(parts)) or flow.taken < turn.n_rounds
         blank: list[Line] = [] if turn is shown[0] else [[]]
-        parts += [flow] if flow.first else [flow, [*blank, *_prompt(turn, cells, signs)]]
+        parts += [_error(turn, cells, signs), flow]
+        parts += [] if flow.first else [[*blank, *_prompt(turn, cells, signs)]]
         number = turn.turn.turn
         kept = state.held and state.oldest is not None
         enough = number == state.oldest if kept else sum(map(_size, parts)) > lines
@@ -156,6 +160,14 @@ def _prompt(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
     start = turn.turn.prompt[: 2 * cells * PROMPT_ROWS]  # of a long prompt, more than goes into the rows
     rows = wrapped(safe_text(start, signs.ascii), cells - len(first), PROMPT_ROWS, signs.ellipsis)
     return [[(f"{further if number else first}{row}", "accent")] for number, row in enumerate(rows)]
+
+
+def _error(turn: TurnMetrics, cells: int, signs: Glyphs) -> list[Line]:
+    """Why the turn failed, whole; nothing where it did not."""
+    if turn.end is None or turn.end.error is None:
+        return []
+    said = f"error: {safe_text(turn.end.error, signs.ascii)}"
+    return [[(row, "error")] for row in wrapped(said, cells, ERROR_ROWS, signs.ellipsis)]
 
 
 def _top(view: View, rows: _Rows, state: TextState) -> int:

@@ -25,6 +25,7 @@ LEGEND = {
     "sd": ("verify", "draft", "accept", "handoff"),
     "ssd": ("verify", "branch_draft", "draft", "accept", "handoff"),
 }
+SHORT = {"branch_draft": "branch"}
 
 
 def render_timeline(view: View, width: int, height: int, state: TimelineState) -> list[Line]:
@@ -72,19 +73,21 @@ def _note(view: View, turn: TurnMetrics, state: TimelineState, width: int, signs
 def _legend(turn: TurnMetrics, room: int, signs: Glyphs) -> Line:
     """What the signs stand for, those of its decoder, as many as go into `room` cells."""
     decoder = turn.lane.decoder
-    parts = [
-        _explained(signs.spans[kind], KIND_ROLE[kind], kind.replace("_", " ")) for kind in LEGEND[decoder]
-    ]
+    parts = [_kind(kind, signs) for kind in LEGEND[decoder]]
     if decoder == "ssd" and len(turn.lane.devices) > 1:  # either alone would mislead
         parts.append(
             [*_explained(signs.used, "overlap", "used"), *_explained(signs.wasted, "wasted", "wasted")]
         )
     line: Line = []
-    for part in parts:
+    for part in [*parts, _kind("wait", signs)]:
         if line_width(line) + line_width(part) > room:
             break
         line += part
     return line
+
+
+def _kind(kind: str, signs: Glyphs) -> Line:
+    return _explained(signs.spans[kind], KIND_ROLE[kind], SHORT.get(kind, kind))
 
 
 def _explained(sign: str, role: str, name: str) -> Line:
