@@ -17,7 +17,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Raises: SpecmonError saying why it cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(part)

@@ -24,9 +24,9 @@ READ, QUESTION, ANSWER = 0, 1, 2
 WHAT = 3  # the bits that say which of the three
 FIRST, GREEDY = 4, 8
 
-QUESTION_TEMPERATURE, ANSWER_TEMPERATURE = 1.0, 0.7
+QUESTION_TEMPERATURE, ANSWER_TEMPERATURE = 0.9, 0.7
 _SLOTS_STEP = 128
-_REPORT_STEPS = 64
+_REPORT_STEPS = 64  # between looks at the device, so that progress says what is done
 
 
 class Rows(NamedTuple):
@@ -54,16 +54,15 @@ class RowWriter:
         self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
 
     def write(self, seed: int, step_done: Callable[[int], None]) -> Rows:
-        """The rows of `seed`. `step_done` is told of steps as they pass."""
+        """The rows of `seed`. `step_done` is told of each step."""
         self._random.manual_seed(seed)
         self._begin()
-        n_steps = self._script.row_tokens - 1
-        for step in range(n_steps):
-            self._step(min(self._script.row_tokens, (step // _SLOTS_STEP + 1) * _SLOTS_STEP))
-            if (step + 1) % _REPORT_STEPS == 0 or step + 1 == n_steps:
-                if self._device.type == "cuda":
-                    torch.cuda.synchronize(self._device)
-                step_done((step % _REPORT_STEPS) + 1)
+        row_tokens, on_cuda = self._script.row_tokens, self._device.type == "cuda"
+        for step in range(row_tokens - 1):
+            self._step(min(row_tokens, (step // _SLOTS_STEP + 1) * _SLOTS_STEP))
+            if on_cuda and step % _REPORT_STEPS == 0:
+                torch.cuda.synchronize(self._device)
+            step_done(1)
         s = self._state
         return Rows(s.tokens.clone(), s.kinds.clone())
 
@@ -105,42 +104,42 @@ class RowWriter:
         return graph
 
     def _pass(self, n_slots: int) -> None:
-        """One token more in every row: feed the last, choose or read the next."""
+        """One token more in every row: feed the last, then read the next or choose it."""
         s, script, tables = self._state, self._script, self._tables
-        logits = self._logits(n_slots)
-        asking = s.asking
-        early = asking & (s.n_chosen < s.least)
-        logits[:, tables.ends] = logits[:, tables.ends].masked_fill(early[:, None], -math.inf)
-        noise = torch.empty_like(logits).exponential_(generator=self._random).clamp_min_(1e-20).log_().neg_()
-        temperature = torch.where(asking, QUESTION_TEMPERATURE, s.temperature)
-        chosen = torch.addcmul(logits, noise, temperature[:, None]).argmax(dim=-1)
-
+        chosen = self._choose(n_slots)
         reading = s.at < tables.lengths[s.script]
-        limit = torch.where(asking, s.least + script.slack, script.most_answer)
-        over = s.n_chosen + 1 >= limit
         is_end = torch.isin(chosen, tables.ends)
-        ended = ~reading & (over | is_end)
-        answered = ended & ~asking
-        read = tables.ids[s.script, s.at.clamp(max=tables.ids.shape[1] - 1)]
-        closing = torch.where(
-            asking, tables.closes_question, torch.where(is_end, chosen, tables.closes_answer)
-        )
-        token = torch.where(reading, read, torch.where(ended, closing, chosen))
+        limit = torch.where(s.asking, s.least + script.slack, script.most_answer)
+        ended = ~reading & (is_end | (s.n_chosen + 1 >= limit))
+        asked, answered = ended & s.asking, ended & ~s.asking
 
-        free = torch.where(asking, QUESTION, ANSWER + GREEDY * (s.temperature == 0))
-        unforced = ~reading & (~ended | (answered & is_end))
-        kind = torch.where(unforced, free, READ) + FIRST * (reading & (s.at == 0))
+        read = tables.ids[s.script, s.at.clamp(max=tables.ids.shape[1] - 1)]
+        token = torch.where(reading, read, chosen)
+        token = torch.where(asked, tables.closes_question, token)
+        token = torch.where(answered & ~is_end, tables.closes_answer, token)
+        own = torch.where(s.asking, QUESTION, ANSWER + GREEDY * (s.temperature == 0))
+        forced = reading | asked | (answered & ~is_end)
+        kind = torch.where(forced, READ, own) + FIRST * (reading & (s.at == 0))
+
         s.position.add_(1)
         s.tokens.index_copy_(1, s.position, token[:, None].int())
         s.kinds.index_copy_(1, s.position, kind[:, None].to(torch.uint8))
         s.token.copy_(token)
-        s.at.add_(reading.long())
+        s.at.copy_(torch.where(asked, 1, s.at + reading.long()))
         s.n_chosen.copy_(torch.where(reading | ended, 0, s.n_chosen + 1))
-        to_answer = ended & asking
-        s.script.copy_(torch.where(to_answer, tables.suffix, s.script))
-        s.at.copy_(torch.where(to_answer, 1, s.at))
-        s.asking.copy_(asking & ~to_answer)
+        s.script.copy_(torch.where(asked, tables.suffix, s.script))
+        s.asking.copy_(s.asking & ~asked)
         self._new_conversations(answered, first=False)
+
+    def _choose(self, n_slots: int) -> Tensor:
+        """A token of each row [B], drawn at its temperature by Gumbel noise; a question does not end too early."""
+        s, ends = self._state, self._tables.ends
+        logits = self._logits(n_slots)
+        early = s.asking & (s.n_chosen < s.least)
+        logits[:, ends] = logits[:, ends].masked_fill(early[:, None], -math.inf)
+        noise = torch.empty_like(logits).exponential_(generator=self._random).clamp_min_(1e-20).log_().neg_()
+        temperature = torch.where(s.asking, QUESTION_TEMPERATURE, s.temperature)
+        return torch.addcmul(logits, noise, temperature[:, None]).argmax(dim=-1)
 
     def _logits(self, n_slots: int) -> Tensor:
         """fp32 logits [B, V] of the tokens at the present position."""
@@ -164,9 +163,8 @@ class RowWriter:
         keys.index_copy_(2, self._state.position, heads.k.transpose(1, 2))
         values.index_copy_(2, self._state.position, heads.v.transpose(1, 2))
         n_rows, c = self._n_rows, attention.config
-        q = heads.q.view(
-            n_rows, c.n_kv_heads, -1, c.head_dim
-        )  # a KV head's queries as its rows: each key is read once
+        # A KV head's queries are the rows of one call, so that each key is read once.
+        q = heads.q.view(n_rows, c.n_kv_heads, -1, c.head_dim)
         bias = bias_BS[:, None, None].expand(n_rows, c.n_kv_heads, q.shape[2], n_slots)
         mixed = F.scaled_dot_product_attention(
             q, keys[:, :, :n_slots], values[:, :, :n_slots], attn_mask=bias

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 ROW = 64
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -30,19 +30,19 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def target(tiny: TinyModels) -> Decoder:
     return frozen_decoder(HfFolder(tiny.target()), CPU, torch.float32)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def scripts(tiny: TinyModels) -> tuple[Script, ...]:
     """Rows of short and of long questions."""
     settings = TextSettings(target=str(tiny.target()), tokens=1, row_tokens=ROW)
     return scripts_of(settings, open_model(settings.target, tiny.root).tokenizer(), 640)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def written(target: Decoder, scripts: tuple[Script, ...]) -> tuple[Rows, Rows]:
     """Text in short and in long rows."""
     with torch.no_grad():
