@@ -21,17 +21,16 @@ LONG_ROWS = 3
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The text a target writes. `tokens`: in all; `row_tokens`: of a row; `prompts`: a file of them, "" for its own."""
+    """The text a target writes. `row_tokens`: of a row; `prompts`: a file of them, "" for the target's own."""
 
     target: str
-    tokens: int
     row_tokens: int
     prompts: str = ""
     seed: int = 0
 
 
 class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A run. `accept_weight`: of 1 − Σ min(p, q) beside the cross-entropy to the target's own distribution.
+    """A run on `tokens` of text. `accept_weight`: of 1 − Σ min(p, q) beside the cross-entropy to the target's distribution.
 
     Of a draft model: `hidden`, `layers`. Of an EAGLE-3 head: `draft_vocab`, `unroll` (steps of training-time test), `taps`
     (target layers whose input it reads; none: the published choice).
@@ -39,6 +38,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     text: TextSettings
+    tokens: int
     steps: int
     batch_tokens: int
     learning_rate: float

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from specmon.core.errors import SpecmonError
 from specmon.core.training.atomic import write_whole
-from specmon.core.training.config import TextSettings, Watcher
+from specmon.core.training.config import Watcher
 from specmon.core.training.forms import Decoder
 from specmon.core.training.generate import FIRST, READ, Rows, RowWriter
 from specmon.core.training.ranks import Ranks
@@ -36,20 +36,21 @@ _LOOP_PERIOD, _LOOP_REPEATS, _LOOP_TOKENS = 48, 3, 32
 def write_text(
     target: Decoder,
     scripts: tuple[Script, ...],
-    settings: TextSettings,
+    tokens: int,
+    seed: int,
     folder: Path,
     ranks: Ranks,
     watcher: Watcher,
 ) -> None:
-    """Write what is missing of the text into `folder`; devices take turns by file. Raises: SpecmonError."""
-    at_once = min(_tokens_at_once(target), -(-settings.tokens // _LONG_EVERY))
+    """Write what `folder` lacks of so many tokens of text; devices take turns by file. Raises: SpecmonError."""
+    at_once = min(_tokens_at_once(target), -(-tokens // _LONG_EVERY))
     n_rows = {script.row_tokens: max(2, at_once // script.row_tokens) for script in scripts}
 
     def file_tokens(number: int) -> int:
         row_tokens = _script_of(number, scripts).row_tokens
         return row_tokens * n_rows[row_tokens]
 
-    mine = _missing(folder, settings.tokens, file_tokens)[ranks.rank :: ranks.world]
+    mine = _missing(folder, tokens, file_tokens)[ranks.rank :: ranks.world]
     ranks.wait()  # all have looked before one writes
     steps = [_script_of(number, scripts).row_tokens - 1 for number in mine]
     if steps:
@@ -59,7 +60,7 @@ def write_text(
         script = _script_of(number, scripts)
         if script.row_tokens not in writers:
             writers[script.row_tokens] = RowWriter(target, script, n_rows[script.row_tokens])
-        rows = without_loops(writers[script.row_tokens].write(settings.seed * 100_003 + number, watcher.done))
+        rows = without_loops(writers[script.row_tokens].write(seed * 100_003 + number, watcher.done))
         parts = {name: part.cpu() for name, part in rows._asdict().items()}
         write_whole(folder / f"{number:05}.safetensors", partial(save_file, parts))
     ranks.wait()

@@ -103,6 +103,7 @@ def _meet(ranks: Ranks, meeting: Path) -> None:
         rank=ranks.rank,
         world_size=ranks.world,
         timeout=_PATIENCE,
+        device_id=ranks.device if ranks.device.type == "cuda" else None,
     )
 
 

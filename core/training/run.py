@@ -107,8 +107,8 @@ def _prepare(plan: _Plan, place: Place, ranks: Ranks, watcher: Watcher) -> Train
     settings, device = plan.settings, ranks.device
     target = frozen_decoder(plan.file, device, torch.bfloat16 if device.type == "cuda" else torch.float32)
     with torch.no_grad():
-        write_text(target, plan.scripts, settings.text, place.data, ranks, watcher)
-    corpus = Corpus(read_text(place.data, settings.text.tokens), device)
+        write_text(target, plan.scripts, settings.tokens, settings.text.seed, place.data, ranks, watcher)
+    corpus = Corpus(read_text(place.data, settings.tokens), device)
     return Training(
         learner=_learner(settings, plan.taps, target, corpus, device),
         target=target,

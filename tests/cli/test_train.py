@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.tiny_models import TinyModels
 
 Cli = Callable[..., Any]
 SMALL = ("--tokens", "3000", "--row-tokens", "64", "--batch-tokens", "256", "--devices", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def target(tiny: TinyModels) -> Decoder:
 @pytest.fixture(scope="module")
 def scripts(tiny: TinyModels) -> tuple[Script, ...]:
     """Rows of short and of long questions."""
-    settings = TextSettings(target=str(tiny.target()), tokens=1, row_tokens=ROW)
+    settings = TextSettings(target=str(tiny.target()), row_tokens=ROW)
     return scripts_of(settings, open_model(settings.target, tiny.root).tokenizer(), 640)
 
 
@@ -60,7 +60,8 @@ def new_settings(tiny: TinyModels) -> Callable[..., TrainSettings]:
     def build(kind: str = "draft", **changes: Any) -> TrainSettings:
         base: dict[str, Any] = {
             "kind": kind,
-            "text": TextSettings(target=str(tiny.target()), tokens=3000, row_tokens=ROW),
+            "text": TextSettings(target=str(tiny.target()), row_tokens=ROW),
+            "tokens": 3000,
             "steps": 4,
             "batch_tokens": 512,
             "learning_rate": 3e-3,

@@ -66,7 +66,7 @@ def test_given_prompts_are_answered_as_they_stand(target: Decoder, tiny: TinyMod
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('"the cat sat"\n"on\\nthe mat"\n')
     tokenizer = open_model(str(tiny.target()), tiny.root).tokenizer()
-    settings = TextSettings(target="t", tokens=1, row_tokens=64, prompts=str(prompts))
+    settings = TextSettings(target="t", row_tokens=64, prompts=str(prompts))
     (script,) = scripts_of(settings, tokenizer, 640)
     with torch.no_grad():
         rows = RowWriter(target, script, 8).write(0, lambda steps: None)
@@ -88,7 +88,7 @@ def test_prompts_that_cannot_be_used_are_refused(
 ) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text(content)
-    settings = TextSettings(target="t", tokens=1, row_tokens=64, prompts=str(prompts))
+    settings = TextSettings(target="t", row_tokens=64, prompts=str(prompts))
 
     with pytest.raises(UsageError, match=message):
         scripts_of(settings, open_model(str(tiny.target()), tiny.root).tokenizer(), 640)

