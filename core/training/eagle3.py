@@ -102,14 +102,13 @@ class Eagle3Learner:
 
     @torch.no_grad()
     def begin(self, target: Decoder, seed: int) -> None:
-        """Small random weights; head and final norm as the target's."""
+        """Small random weights; the target's own rows as the head."""
         torch.manual_seed(seed)
         for module in self.module.modules():
             if isinstance(module, nn.Linear):
                 spread = module.in_features**-0.5 / 2
                 module.weight.copy_(spread * torch.randn(module.weight.shape))
         self.module.lm_head.weight.copy_(target.head_VD[self._draft_ids])
-        self.module.norm.weight.copy_(target.model.norm.weight)
 
     def loss(self, target: Decoder, batch: Batch) -> Loss:
         mask = batch.mask_BTT()

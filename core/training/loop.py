@@ -113,14 +113,16 @@ class Training:
 
     def _add_up(self, scalars: Sequence[Tensor]) -> Tensor:
         """Sum gradients and `scalars` over devices; the sums of the scalars."""
+        sums = torch.stack(list(scalars))
+        if self.ranks.world == 1:
+            return sums
         grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        values = torch.cat([*(grad.flatten() for grad in grads), torch.stack(list(scalars))])
+        values = torch.cat([*(grad.flatten() for grad in grads), sums])
         self.ranks.add_up(values)
-        at = 0
-        for grad in grads if self.ranks.world > 1 else ():
-            grad.copy_(values[at : at + grad.numel()].view_as(grad))
-            at += grad.numel()
-        return values[-len(scalars) :]
+        *parts, sums = torch.split(values, [*(grad.numel() for grad in grads), len(sums)])
+        for grad, part in zip(grads, parts, strict=True):
+            grad.copy_(part.view_as(grad))
+        return sums
 
     def _measure_if_due(self) -> None:
         """Add to the curve, at the first step, the last, and some between."""

@@ -112,7 +112,7 @@ def eagle3(
     taps: Annotated[
         str,
         typer.Option(
-            metavar="L,L,L", help="Target layers whose input it reads. Default: 2, half, all but three."
+            metavar="L,L,L", help="Target layers whose input it reads. Default: of L layers 2, L/2 and L-3."
         ),
     ] = "",
     devices: Devices = "auto",
