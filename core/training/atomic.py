@@ -20,7 +20,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
+        mode = part.stat().st_mode
         write(part)
+        part.chmod(mode)  # what the user's umask says, whatever a library thinks
         with part.open("rb") as written:
             os.fsync(written.fileno())
         os.replace(part, path)

@@ -17,6 +17,7 @@ from specmon.core.training.objective import distance
 _HEAD_DIM = 64
 _INNER = 3  # times the hidden size
 _QUERIES = 2  # heads a KV head
+_EMBEDDING_RMS = 0.05  # at the beginning: logits near 1
 
 
 def draft_config(target: ModelConfig, hidden: int, layers: int) -> ModelConfig:
@@ -61,6 +62,7 @@ class DraftLearner:
         table = target.model.embed_tokens.weight.float()
         _, directions = torch.linalg.eigh(table.T @ table)  # the main ones last
         main = table @ directions[:, -self._config.hidden_size :]
+        main *= _EMBEDDING_RMS / main.square().mean().sqrt()
         self.module.model.embed_tokens.weight[:, : main.shape[1]] = main
 
     def loss(self, target: Decoder, batch: Batch) -> Loss:

@@ -69,4 +69,4 @@ def test_two_gpus_learn_what_one_does(new_settings: NewSettings, new_place: NewP
 
     one, other = load_file(alone.checkpoint), load_file(together.checkpoint)
     for name in (name for name in one if name.startswith("weight.")):
-        torch.testing.assert_close(one[name], other[name], rtol=0, atol=5e-3)  # bf16 matmuls, of other sizes
+        assert (one[name] - other[name]).abs().mean() < 5e-4  # bf16 matmuls of other sizes, lr 3e-3
