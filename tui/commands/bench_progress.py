@@ -1,4 +1,4 @@
-"""How far a benchmark is, on stderr: one line rewritten in place on a terminal, elsewhere a line now and then."""
+"""How far long work is, on stderr: one line rewritten in place on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class BenchProgress:
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._what, self._things, self._n, self._total = "", "", 0, 0
+        self._what, self._things, self._n, self._total, self._n_before = "", "", 0, 0, 0
         self._started = self._shown_at = time.monotonic()
         self._line_is_open = False
 
-    def begin(self, what: str, total: int, things: str) -> None:
-        """A new stretch of work starts."""
+    def begin(self, what: str, total: int, things: str, *, done: int = 0) -> None:
+        """A new stretch of work starts, `done` of it finished before."""
         self.close()
-        self._what, self._things, self._n, self._total = what, things, 0, total
+        self._what, self._things, self._n, self._total, self._n_before = what, things, done, total, done
         self._started, self._shown_at = time.monotonic(), -REPEAT_S
         self._show()
 
-    def done(self) -> None:
-        """One more is finished."""
-        self._n += 1
+    def done(self, count: int = 1) -> None:
+        """So many more are finished."""
+        self._n += count
         self._show()
 
     def say(self, line: str) -> None:
@@ -47,7 +47,8 @@ class BenchProgress:
         if now - self._shown_at < (REWRITE_S if self._terminal else REPEAT_S) and self._n < self._total:
             return
         self._shown_at = now
-        text = f"{self._what}: {self._n} of {self._total} {self._things}{eta(now - self._started, self._n, self._total)}"
+        left = eta(now - self._started, self._n - self._n_before, self._total - self._n_before)
+        text = f"{self._what}: {self._n} of {self._total} {self._things}{left}"
         if self._terminal:
             print(f"\r\x1b[Kspecmon: {text}", end="", file=sys.stderr, flush=True)
             self._line_is_open = True

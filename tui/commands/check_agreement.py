@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def agreement(
     lane: LaneOptions,
     out: bench_files.Out = None,
-    name: bench_files.Name = "check-agreement",
+    name: bench_files.Name = "",
     force: options.Force = False,
     json: bench_files.Json = False,
 ) -> None:
@@ -45,9 +45,10 @@ def agreement(
     from specmon.core.paths import cache_dir
 
     config = lane.config("ssd")
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="check-agreement")
     prepare([config])
     [settled] = settle_lanes([config])
+    bench_files.make_folder(files)
     subject = subject_of(settled, cache_dir())
     config = replace(config, devices=",".join(settled.devices.names))
     tokenizer = open_model(config.target, cache_dir()).tokenizer()

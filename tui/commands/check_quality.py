@@ -53,7 +53,7 @@ def quality(
     device: Device = "auto",
     tokens: Tokens = ALL_TOKENS,
     out: bench_files.Out = None,
-    name: bench_files.Name = "check-quality",
+    name: bench_files.Name = "",
     force: options.Force = False,
     json: bench_files.Json = False,
 ) -> None:
@@ -68,10 +68,11 @@ def quality(
     bounded(tokens, "--tokens", 2)
     words = parse_recipes(recipe)
     configs = [target_alone(target, word, backend, graphs, device) for word in words or _COMPARED]
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="check-quality")
     prepare(configs)
     [yardstick] = settle_lanes([target_alone(target, "fp32", "auto", graphs, device)])
     settled = settle_lanes(configs) if words else _that_run_here(configs)
+    bench_files.make_folder(files)
     subjects = _subjects(settled)
     ids = _ids(yardstick, tokens)
     found: list[RecipeQuality] = []

@@ -61,7 +61,7 @@ def reference(
     device: Device = "auto",
     long: Long = None,
     out: bench_files.Out = None,
-    name: bench_files.Name = "check-reference",
+    name: bench_files.Name = "",
     force: options.Force = False,
     json: bench_files.Json = False,
 ) -> None:
@@ -76,9 +76,10 @@ def reference(
     check_one_device(device)
     chosen = parse_recipes(recipe)
     configs = [target_alone(target, word, backend, graphs, device) for word in chosen]
-    files = bench_files.report_files(out, name, force)
+    files = bench_files.report_files(out, name, force, benchmark="check-reference")
     prepare(configs)
     settled = settle_lanes(configs)
+    bench_files.make_folder(files)
     subjects = _subjects(settled)
     found, report = Found(), None
     n_planned = _n_planned(settled, _long(settled[0], long))

@@ -18,7 +18,19 @@ from typer.core import TyperGroup
 
 from specmon import __version__
 from specmon.core.errors import SpecmonError
-from specmon.tui.commands import bench, check, doctor, kernels, models, race, redact, replay, run, serve
+from specmon.tui.commands import (
+    bench,
+    check,
+    doctor,
+    kernels,
+    models,
+    race,
+    redact,
+    replay,
+    run,
+    serve,
+    train,
+)
 from specmon.tui.commands.config import read_config
 from specmon.tui.commands.output import StdoutError, note, on_stdout, say, write_line
 from specmon.tui.ending import Ending, terminable
@@ -72,6 +84,7 @@ app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")
 app.add_typer(check.app, name="check")
 app.add_typer(kernels.app, name="kernels")
+app.add_typer(train.app, name="train")
 app.command("doctor")(doctor.doctor)
 app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve.serve)
 

@@ -1,0 +1,67 @@
+"""A run's state in one file: weights, the optimiser's moments, the step, and the curve so far.
+
+The order of the rows follows from seed and step, and nothing else is random: on the same devices a resumed run ends with
+the bits of one that was never stopped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from specmon.core.errors import SpecmonError
+from specmon.core.training.atomic import write_whole
+from specmon.core.training.held_out import Acceptance
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One measurement. `loss` and `tokens_per_s` are means since the one before (None: no step was made)."""
+
+    step: int
+    loss: float | None
+    tokens_per_s: float | None
+    held_out: Acceptance
+
+
+class _Written(msgspec.Struct, frozen=True):
+    step: int
+    curve: list[CurvePoint]
+
+
+def save_checkpoint(
+    path: Path, module: nn.Module, optimiser: torch.optim.Optimizer, step: int, curve: list[CurvePoint]
+) -> None:
+    """Put the state after `step` steps in the place of the last one. Raises: SpecmonError, the last one being whole."""
+    tensors = {f"weight.{name}": tensor for name, tensor in module.state_dict().items()}
+    for name, parameter in module.named_parameters():
+        for moment in _MOMENTS:
+            tensors[f"{moment}.{name}"] = optimiser.state[parameter][moment]
+    written = msgspec.json.encode(_Written(step, curve)).decode()
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_whole(path, lambda part: save_file(plain, part, metadata={"training": written}))
+
+
+def load_checkpoint(
+    path: Path, module: nn.Module, optimiser: torch.optim.Optimizer
+) -> tuple[int, list[CurvePoint]]:
+    """Restore weights and moments; the steps that are done, and the curve. Raises: SpecmonError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            written = msgspec.json.decode(file.metadata()["training"], type=_Written)
+            module.load_state_dict({name: file.get_tensor(f"weight.{name}") for name in module.state_dict()})
+            for name, parameter in module.named_parameters():
+                moments = {m: file.get_tensor(f"{m}.{name}").to(parameter.device) for m in _MOMENTS}
+                count = torch.tensor(float(written.step), device=parameter.device)
+                optimiser.state[parameter] = {"step": count, **moments}
+    except (OSError, KeyError, TypeError, RuntimeError, SafetensorError, msgspec.MsgspecError) as bad:
+        raise SpecmonError(
+            f"{path} is no checkpoint of this run ({bad}).", "Remove it to begin again."
+        ) from bad
+    return written.step, written.curve

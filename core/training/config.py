@@ -1,0 +1,112 @@
+"""What decides a training run; two runs of equal settings are the same run, whatever machine goes on with it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+
+from specmon.core.errors import SpecmonError, UsageError
+from specmon.core.training.atomic import write_whole
+
+Kind = Literal["draft", "eagle3"]
+
+#: A run's settings in its folder, and those of text in the text's.
+RUN, TEXT = "run.json", "text.json"
+
+#: Rows of long questions have so many times as many tokens as others.
+LONG_ROWS = 3
+
+
+class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The text a target writes. `row_tokens`: of a row; `prompts`: a file of them, "" for the target's own."""
+
+    target: str
+    row_tokens: int
+    prompts: str = ""
+    seed: int = 0
+
+
+class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A run on `tokens` of text. `accept_weight`: of 1 − Σ min(p, q) beside the cross-entropy to the target's distribution.
+
+    Of a draft model: `hidden`, `layers`. Of an EAGLE-3 head: `draft_vocab`, `unroll` (steps of training-time test), `taps`
+    (target layers whose input it reads; none: the published choice).
+    """
+
+    kind: Kind
+    text: TextSettings
+    tokens: int
+    steps: int
+    batch_tokens: int
+    learning_rate: float
+    accept_weight: float
+    seed: int = 0
+    hidden: int = 256
+    layers: int = 4
+    draft_vocab: int = 8192
+    unroll: int = 4
+    taps: tuple[int, ...] = ()
+
+
+_Settings = TypeVar("_Settings", bound=msgspec.Struct)
+
+
+class Watcher(Protocol):
+    """Whoever looks at how far a run is."""
+
+    def begin(self, what: str, total: int, things: str, *, done: int = 0) -> None:
+        """A stretch of work starts, `done` of `total` finished before."""
+        ...
+
+    def done(self, count: int = 1) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+class Unwatched:
+    """Nobody does."""
+
+    def begin(self, what: str, total: int, things: str, *, done: int = 0) -> None: ...
+
+    def done(self, count: int = 1) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+def keep_settings(path: Path, settings: TrainSettings | TextSettings) -> None:
+    """Write `settings` to `path`, where the same may be. Raises: UsageError; SpecmonError where that cannot be read."""
+    if path.exists():
+        found = read_settings(path, type(settings))
+        if found != settings:
+            raise UsageError(
+                f"{path.parent} belongs to a run with other settings ({_difference(found, settings)}).",
+                "Give another folder, or the settings it was begun with.",
+            )
+    text = msgspec.json.format(msgspec.json.encode(settings), indent=1) + b"\n"
+    try:
+        write_whole(path, partial(Path.write_bytes, data=text))
+    except SpecmonError as refused:
+        raise UsageError(refused.message, "Give another folder.") from refused
+
+
+def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
+    """Raises: SpecmonError where they cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as bad:
+        raise SpecmonError(f"{path} cannot be read: {bad}.") from bad
+
+
+def _difference(found: msgspec.Struct, wanted: msgspec.Struct) -> str:
+    """The first setting that differs, e.g. "steps 400, not 500"."""
+    for name in wanted.__struct_fields__:
+        theirs, ours = getattr(found, name), getattr(wanted, name)
+        if theirs == ours:
+            continue
+        if isinstance(ours, msgspec.Struct):
+            return _difference(theirs, ours)
+        return f"{name} {theirs!r}, not {ours!r}"
+    return "of another kind"

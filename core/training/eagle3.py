@@ -1,0 +1,187 @@
+"""An EAGLE-3 head learns to draft from its target's features, then from its own: training-time test.
+
+Shapes: B rows, T tokens, D hidden size, H heads, F head size, V' the head's vocabulary. Column r pairs the feature of the
+token at r with the token after it. At step s it makes the (s+1)-th proposal after that token: it is fed token r+1+s and its
+own feature of step s-1, is rotated at r+s, and attends to what a draft from there would: the columns up to r as they were
+fed with real features, and itself at steps 1 … s.
+Source: Li et al. 2025, "EAGLE-3"; `core/drafters/eagle3.py` is the inference form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from specmon.core.models.config import ModelConfig, RopeConfig
+from specmon.core.models.random_weights import head_config
+from specmon.core.training.corpus import Batch
+from specmon.core.training.forms import Attention, Decoder, Heads, Mlp, Norm, apply, attend, rotations
+from specmon.core.training.learner import Loss, raw_config
+from specmon.core.training.objective import distance
+
+_STEP_WEIGHT = 0.8  # of each step's loss, against the step before
+
+
+class _MidLayer(nn.Module):
+    """The layer; attention reads embedding and feature side by side, the residual stream is the feature."""
+
+    def __init__(self, c: ModelConfig) -> None:
+        super().__init__()
+        self.input_layernorm = Norm(c.hidden_size, c.norm_eps)
+        self.hidden_norm = Norm(c.hidden_size, c.norm_eps)
+        self.self_attn = Attention(c, 2 * c.hidden_size)
+        self.post_attention_layernorm = Norm(c.hidden_size, c.norm_eps)
+        self.mlp = Mlp(c)
+
+
+class Head(nn.Module):
+    """The head's weights; `draft_ids` [V'] are the target's ids of its vocabulary, ascending."""
+
+    draft_ids: Tensor
+
+    def __init__(self, c: ModelConfig, n_taps: int, draft_ids: Tensor) -> None:
+        super().__init__()
+        self.fc = nn.Linear(n_taps * c.hidden_size, c.hidden_size, bias=False)
+        self.midlayer = _MidLayer(c)
+        self.norm = Norm(c.hidden_size, c.norm_eps)
+        self.lm_head = nn.Linear(c.hidden_size, len(draft_ids), bias=False)
+        self.register_buffer("draft_ids", draft_ids)
+        self.config = c
+
+    def unroll(
+        self, embedded_BTD: Tensor, features_BTE: Tensor, mask_BTT: Tensor, n_steps: int
+    ) -> Iterator[Tensor]:
+        """What goes into `lm_head` at each step [B, T, D]. `embedded_BTD`: of each column's own token."""
+        layer, length = self.midlayer, embedded_BTD.shape[1]
+        cos, sin = rotations(self.config, length + n_steps, embedded_BTD.device)
+        x = apply(self.fc, features_BTE).float()
+        fed: list[Heads] = []
+        for step in range(n_steps):
+            token = layer.input_layernorm(embedded_BTD.roll(-1 - step, 1))
+            both = torch.cat([token, layer.hidden_norm(x)], dim=-1)
+            rotation = cos[step : step + length], sin[step : step + length]
+            fed.append(layer.self_attn.heads(both, rotation))
+            x = x + layer.self_attn.mix(_attend_unrolled(fed, mask_BTT))
+            x = x + layer.mlp(layer.post_attention_layernorm(x))
+            yield self.norm(x)
+
+
+class Eagle3Learner:
+    """Implements `Learner`."""
+
+    def __init__(
+        self,
+        target: ModelConfig,
+        *,
+        taps: tuple[int, ...],
+        draft_ids: Tensor,
+        unroll: int,
+        accept_weight: float,
+        device: torch.device,
+    ) -> None:
+        """draft_ids [V'] int64: see `Head`."""
+        rope = RopeConfig(theta=target.rope.theta)
+        self._config = replace(head_config(target), rope=rope, o_bias=False, mlp_bias=False)
+        self.module = Head(self._config, len(taps), draft_ids).to(device)
+        self._taps, self._unroll, self._accept_weight = taps, unroll, accept_weight
+
+    @property
+    def _draft_ids(self) -> Tensor:
+        return self.module.draft_ids
+
+    def _known(self) -> Tensor:
+        """Which of the target's tokens the head can propose [V] bool."""
+        known = torch.zeros(self._config.vocab_size, dtype=torch.bool, device=self._draft_ids.device)
+        known[self._draft_ids] = True
+        return known
+
+    @torch.no_grad()
+    def begin(self, target: Decoder, seed: int) -> None:
+        """Small random weights; the target's own rows as the head."""
+        torch.manual_seed(seed)
+        for module in self.module.modules():
+            if isinstance(module, nn.Linear):
+                spread = module.in_features**-0.5 / 2
+                module.weight.copy_(spread * torch.randn(module.weight.shape))
+        self.module.lm_head.weight.copy_(target.head_VD[self._draft_ids])
+
+    def loss(self, target: Decoder, batch: Batch) -> Loss:
+        mask = batch.mask_BTT()
+        with torch.no_grad():
+            taught, features = target(batch.tokens, mask, self._taps)
+            embedded = target.model.embed_tokens(batch.tokens).float()
+            known = self._known()[_likeliest(taught, target.head_VD)]
+            teacher_head = target.head_VD[self._draft_ids]
+        total = torch.zeros((), device=taught.device)
+        n_places = torch.zeros((), device=taught.device)
+        for step, out in enumerate(self.module.unroll(embedded, features, mask, self._unroll)):
+            places = batch.learnt(2 + step) & known.roll(-1 - step, 1)
+            teacher = taught.roll(-1 - step, 1)[places]
+            weight = _STEP_WEIGHT**step
+            head = self.module.lm_head.weight
+            total = total + weight * distance(out[places], head, teacher, teacher_head, self._accept_weight)
+            n_places = n_places + weight * places.sum()
+        return Loss(total, n_places)
+
+    def agreement(self, target: Decoder, batch: Batch, draft_len: int) -> Tensor:
+        mask = batch.mask_BTT()
+        _, features = target(batch.tokens, mask, self._taps)
+        embedded = target.model.embed_tokens(batch.tokens).float()
+        right = []
+        for step, out in enumerate(self.module.unroll(embedded, features, mask, draft_len)):
+            chosen = self._draft_ids[apply(self.module.lm_head, out).argmax(dim=-1)]
+            by_column = chosen == batch.tokens.roll(-2 - step, 1)
+            right.append(by_column.roll(1, 1))  # the draft after token r+1 starts in column r
+        return torch.stack(right, dim=-1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}
+        offsets = self._draft_ids - torch.arange(len(self._draft_ids), device=self._draft_ids.device)
+        return {**tensors, "d2t": offsets, "t2d": self._known()}
+
+    def raw_config(self) -> dict[str, Any]:
+        return raw_config(self._config, "LlamaForCausalLMEagle3") | {
+            "draft_vocab_size": len(self._draft_ids),
+            "eagle_config": {
+                "eagle_aux_hidden_state_layer_ids": list(self._taps),
+                "use_aux_hidden_state": True,
+            },
+        }
+
+
+def commonest(counts_V: Tensor, size: int) -> Tensor:
+    """The ids of the `size` commonest tokens, ascending: a head's vocabulary."""
+    return counts_V.topk(min(size, len(counts_V))).indices.sort().values
+
+
+def _likeliest(hidden_BTD: Tensor, head_VD: Tensor) -> Tensor:
+    """The target's greedy choice after each token [B, T], row by row for the sake of memory."""
+    return torch.stack([F.linear(row.to(head_VD.dtype), head_VD).argmax(dim=-1) for row in hidden_BTD])
+
+
+def _attend_unrolled(fed: list[Heads], mask_BTT: Tensor) -> Tensor:
+    """Attention of the last step's queries: the first step's keys within `mask_BTT`, and each later step's own key.
+
+    Returns: [B, T, H, F].
+    """
+    if len(fed) == 1:
+        return attend(fed[0], mask_BTT)
+    q = fed[-1].q.transpose(1, 2) * fed[-1].q.shape[-1] ** -0.5
+    each = q.shape[1] // fed[0].k.shape[2]
+    keys, values = (
+        [part.transpose(1, 2).repeat_interleave(each, dim=1) for part in parts]
+        for parts in ([heads.k for heads in fed], [heads.v for heads in fed])
+    )
+    shared = (q @ keys[0].transpose(2, 3)).masked_fill(~mask_BTT[:, None], float("-inf"))
+    own = [(q * key).sum(dim=-1, keepdim=True) for key in keys[1:]]
+    weights = torch.cat([shared, *own], dim=-1).float().softmax(dim=-1).to(q.dtype)
+    length = shared.shape[-1]
+    mixed = weights[..., :length] @ values[0]
+    for i, value in enumerate(values[1:]):
+        mixed = mixed + weights[..., length + i, None] * value
+    return mixed.transpose(1, 2)

@@ -1,0 +1,153 @@
+"""A whole run: the target writes text, the drafter learns from it, what comes out is written as a folder.
+
+OUT/run.json                 the settings, by which a run is known again
+OUT/data/                    the text, unless it lies elsewhere
+OUT/checkpoint.safetensors   the state, replaced as it goes on
+OUT/curve.json               what was measured
+OUT/bf16/, OUT/int8/         the drafter
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import torch
+
+from specmon.core.drafters.eagle3 import tap_layers
+from specmon.core.models.source import open_model
+from specmon.core.models.tensors import TensorFile
+from specmon.core.training.atomic import write_whole
+from specmon.core.training.config import RUN, TEXT, TrainSettings, Unwatched, Watcher, keep_settings
+from specmon.core.training.corpus import Corpus
+from specmon.core.training.data import read_text, write_text
+from specmon.core.training.draft import DraftLearner, draft_config
+from specmon.core.training.eagle3 import Eagle3Learner, commonest
+from specmon.core.training.export import as_stored, export, folder_bytes
+from specmon.core.training.forms import Decoder, frozen_decoder
+from specmon.core.training.held_out import Acceptance
+from specmon.core.training.learner import Learner
+from specmon.core.training.loop import Training
+from specmon.core.training.ranks import Ranks, ranks_on
+from specmon.core.training.scripts import Script, scripts_of
+from specmon.core.training.stopping import Stop, stop_on_signals
+
+FORMS = ("bf16", "int8")
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run keeps its files, and where models lie."""
+
+    out: Path
+    data: Path
+    cache_dir: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.out / "checkpoint.safetensors"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that was written, its size, and its acceptance on held-out text."""
+
+    folder: Path
+    n_bytes: int
+    held_out: Acceptance
+
+
+def train(
+    settings: TrainSettings, place: Place, devices: tuple[str, ...], watcher: Watcher
+) -> tuple[Result, ...]:
+    """Train on `devices` to the last step, going on where the run was left, and write what comes out.
+
+    Raises: UsageError for a folder of another run, or settings the target does not fit; SpecmonError for what fails on the
+    way; KeyboardInterrupt where a signal ends it, the training's state being saved.
+    """
+    plan = _plan(settings, place)
+    keep_settings(place.out / RUN, settings)
+    keep_settings(place.data / TEXT, settings.text)
+    with ranks_on(devices, partial(_follow, settings, place)) as ranks:
+        training = _prepare(plan, place, ranks, watcher)
+        with stop_on_signals() as stop:
+            training.run(stop)
+        return _finish(training, place)
+
+
+def _follow(settings: TrainSettings, place: Place, ranks: Ranks) -> None:
+    """What a further device's process does."""
+    _prepare(_plan(settings, place), place, ranks, Unwatched()).run(Stop())
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What can be known, and refused, before weights are read."""
+
+    settings: TrainSettings
+    file: TensorFile
+    scripts: tuple[Script, ...]
+    taps: tuple[int, ...]
+
+
+def _plan(settings: TrainSettings, place: Place) -> _Plan:
+    source = open_model(settings.text.target, place.cache_dir)
+    config = source.file.config
+    named = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": settings.taps}}
+    return _Plan(
+        settings=settings,
+        file=source.file,
+        scripts=scripts_of(settings.text, source.tokenizer(), config.served_context),
+        taps=tap_layers(named, config.n_layers),
+    )
+
+
+def _prepare(plan: _Plan, place: Place, ranks: Ranks, watcher: Watcher) -> Training:
+    """The text written, and the drafter as it begins or was left."""
+    settings, device = plan.settings, ranks.device
+    target = frozen_decoder(plan.file, device, torch.bfloat16 if device.type == "cuda" else torch.float32)
+    with torch.no_grad():
+        write_text(target, plan.scripts, settings.tokens, settings.text.seed, place.data, ranks, watcher)
+    corpus = Corpus(read_text(place.data, settings.tokens), device)
+    return Training(
+        learner=_learner(settings, plan.taps, target, corpus, device),
+        target=target,
+        corpus=corpus,
+        settings=settings,
+        checkpoint=place.checkpoint,
+        ranks=ranks,
+        watcher=watcher,
+    )
+
+
+def _learner(
+    settings: TrainSettings, taps: tuple[int, ...], target: Decoder, corpus: Corpus, device: torch.device
+) -> Learner:
+    learner: DraftLearner | Eagle3Learner
+    if settings.kind == "draft":
+        config = draft_config(target.config, settings.hidden, settings.layers)
+        learner = DraftLearner(config, settings.accept_weight, device)
+    else:
+        learner = Eagle3Learner(
+            target.config,
+            taps=taps,
+            draft_ids=commonest(corpus.counts(target.config.vocab_size), settings.draft_vocab),
+            unroll=settings.unroll,
+            accept_weight=settings.accept_weight,
+            device=device,
+        )
+    learner.begin(target, settings.seed)
+    return learner
+
+
+def _finish(training: Training, place: Place) -> tuple[Result, ...]:
+    """Write and measure both forms, and the curve."""
+    curve = msgspec.json.format(msgspec.json.encode(training.curve), indent=1) + b"\n"
+    write_whole(place.out / "curve.json", partial(Path.write_bytes, data=curve))
+    results = []
+    for form in FORMS:
+        folder, int8 = place.out / form, form == "int8"
+        export(training.learner, folder, int8=int8)
+        held_out = training.held_out(as_stored(training.learner, int8=int8))
+        results.append(Result(folder=folder, n_bytes=folder_bytes(folder), held_out=held_out))
+    return tuple(results)

@@ -1,0 +1,83 @@
+"""`specmon train` on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny_models import TinyModels
+
+Cli = Callable[..., Any]
+SMALL = ("--tokens", "3000", "--row-tokens", "64", "--batch-tokens", "256", "--devices", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    args = ("train", "draft", "--target", str(tiny.target()), "--out", str(out), "--steps", "2", *SMALL)
+
+    code, told, err = cli(*args, "--hidden", "64", "--layers", "1")
+
+    assert code == 0, err
+    assert f"{out / 'bf16'}  " in told
+    assert f"{out / 'int8'}  " in told
+    assert "simulated τ" in told
+    assert f"bench draft-len --target {tiny.target()} --draft {out / 'int8'}" in err
+    assert json.loads((out / "run.json").read_text())["steps"] == 2
+    assert cli("train", "draft", "--out", str(out), "--resume", "--devices", "cpu").code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("--target", "nowhere.gguf"), "There is no model 'nowhere.gguf' here."),
+        (("--steps", "0"), "--steps is 0, but it must be 1 or more."),
+        (("--learning-rate", "0"), "--learning-rate is 0.0, but it must be above 0."),
+        (("--taps", "2,x"), "--taps is '2,x', but it takes layer numbers, like 3,15,27."),
+        (("--taps", "1,2,99"), "wants features of layers [1, 2, 99]; the target has 3."),
+        (("--devices", "cuda:77"), "There is no cuda:77 here."),
+        (("--devices", "tpu"), "--devices is 'tpu', but it takes auto, cpu, or cuda:0,cuda:1."),
+        (("--prompts", "nowhere.txt"), "The prompts in nowhere.txt cannot be read"),
+        (("--resume",), "where no run was begun."),
+        (("--out", "/proc/nowhere"), "cannot be written"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(
+    cli: Cli, tiny: TinyModels, tmp_path: Path, args: tuple[str, ...], sentence: str
+) -> None:
+    base = ("--target", str(tiny.target()), "--out", str(tmp_path / "run"), *SMALL)
+
+    code, _, err = cli("train", "eagle3", *base, *args)
+
+    assert code in (1, 2)
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_interrupted_run_says_how_to_go_on(
+    cli: Cli, tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specmon.core.training import run
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", interrupted)
+    out = tmp_path / "a run"
+
+    code, _, err = cli("train", "draft", "--target", str(tiny.target()), "--out", str(out), *SMALL)
+
+    assert code == 130
+    assert f"Stopped. Go on with: specmon train draft --out '{out}' --resume --devices cpu" in err
