@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 import torch
 
-from specmon.core.drafters.eagle3 import tap_layers
+from specmon.core.drafters.eagle3_file import usual_layers
+from specmon.core.errors import UsageError
 from specmon.core.models.source import open_model
 from specmon.core.models.tensors import TensorFile
 from specmon.core.training.atomic import write_whole
@@ -93,12 +94,14 @@ class _Plan:
 def _plan(settings: TrainSettings, place: Place) -> _Plan:
     source = open_model(settings.text.target, place.cache_dir)
     config = source.file.config
-    named = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": settings.taps}}
+    taps = tuple(settings.taps or usual_layers(config.n_layers))
+    if not all(0 <= tap <= config.n_layers for tap in taps):
+        raise UsageError(f"--taps names layers {list(taps)}; the target has {config.n_layers}.")
     return _Plan(
         settings=settings,
         file=source.file,
         scripts=scripts_of(settings.text, source.tokenizer(), config.served_context),
-        taps=tap_layers(named, config.n_layers),
+        taps=taps,
     )
 
 

@@ -45,7 +45,7 @@ def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp
         (("--steps", "0"), "--steps is 0, but it must be 1 or more."),
         (("--learning-rate", "0"), "--learning-rate is 0.0, but it must be above 0."),
         (("--taps", "2,x"), "--taps is '2,x', but it takes layer numbers, like 3,15,27."),
-        (("--taps", "1,2,99"), "wants features of layers [1, 2, 99]; the target has 3."),
+        (("--taps", "1,2,99"), "names layers [1, 2, 99]; the target has 3."),
         (("--devices", "cuda:77"), "There is no cuda:77 here."),
         (("--devices", "tpu"), "--devices is 'tpu', but it takes auto, cpu, or cuda:0,cuda:1."),
         (("--prompts", "nowhere.txt"), "The prompts in nowhere.txt cannot be read"),
