@@ -69,6 +69,29 @@ def test_decoder_emits_ar_tokens_on_cuda(
 
 @pytest.mark.usefixtures("poisoned")
 @ON_CUDA
+@pytest.mark.parametrize("recipe", ["bf16", "fp8"])
+@pytest.mark.parametrize("drafter", ["draft_model", "eagle3"])
+def test_trees_emit_ar_tokens_on_cuda(
+    tiny: TinyModels, bench: Bench, devices: str, recipe: str, drafter: str
+) -> None:
+    """Past a chunk's border, and where a kept path closes up."""
+    target = tiny.target("qwen3")
+    draft = str(tiny.draft("qwen3") if drafter == "draft_model" else tiny.eagle3("qwen3"))
+    config = {"recipe": recipe, "devices": devices}
+    lane = bench.lane(target, "sd", draft=draft, draft_len=4, draft_nodes=15, **config)
+
+    found = [lane.decode(max_new_tokens=48), lane.decode("0123456789" * 40, max_new_tokens=48)]
+
+    ar = bench.lane(target, **config)
+    assert [d.tokens for d in found] == [
+        ar.decode(max_new_tokens=48).tokens,
+        ar.decode("0123456789" * 40, max_new_tokens=48).tokens,
+    ]
+    assert any(len(r.accepted_path or ()) > 1 for d in found for r in d.rounds)
+
+
+@pytest.mark.usefixtures("poisoned")
+@ON_CUDA
 @RECIPES
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_every_pattern_agrees_on_cuda(
