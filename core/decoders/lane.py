@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import torch
 
@@ -126,10 +126,19 @@ class DecodeLane:
 
     def generate(
         self, request: Request, *, lane: int, turn: int, cancelled: Callable[[], bool]
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         """Decode one turn: `Turn`, `Prefill`, rounds with the text of new ids before them, `TurnEnd`."""
-        with torch.inference_mode():
-            yield from self._generate(request, lane, turn, cancelled)
+        events = self._generate(request, lane, turn, cancelled)
+        try:
+            while True:
+                with torch.inference_mode():  # not while the caller has its turn
+                    event = next(events, None)
+                if event is None:
+                    return
+                yield event
+        finally:
+            with torch.inference_mode():
+                events.close()
 
     def forget(self) -> None:
         """Let the next turn start cold: nothing of the turns before is reused, nor what the fan-out learned from them."""
@@ -172,7 +181,7 @@ class DecodeLane:
 
     def _generate(
         self, request: Request, lane: int, turn: int, cancelled: Callable[[], bool]
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         tokens, config = self._encode(request), turn_config(self.config, request)
         failed = self._revive()
         start = self._target.reusable(tokens)

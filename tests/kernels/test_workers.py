@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import signal
 import threading
 
 from specmon.kernels.workers import workers
@@ -22,7 +21,6 @@ def work(_):
     threading.Event().wait()
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs do not hear it
     try:
         with workers(2) as pool:
             for _ in pool.map(work, range(50)):

@@ -94,7 +94,7 @@ async def test_theme_key_changes_every_colour_and_says_why_not(
     live_app: LiveApp, engine: FakeEngine, tmp_path: Path
 ) -> None:
     (tmp_path / "zz.toml").write_text("dark = 3")
-    async with live_app(theme="specmon-light", themes=tmp_path).run_test(size=(80, 24)) as pilot:
+    async with live_app(theme="specmon-light", themes=tmp_path).run_test(size=(160, 48)) as pilot:
         monitor = await decoding(pilot, engine)
         light = load_theme("specmon-light").colors
         await press(pilot, "T")
