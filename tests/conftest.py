@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 if not any(Path("/dev").glob("nvidia[0-9]*")):
     os.environ["TRITON_INTERPRET"] = "1"
 
-# A shell's background jobs do not hear ctrl+c, nor would what they start; tests send it.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What is marked `embedded` needs the embedded model."""
+    """Ctrl+c is heard, whatever a test before left or a shell's background job inherits; `embedded` needs its model."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if item.get_closest_marker("embedded") is None:
         return
     from specmon.core import paths
