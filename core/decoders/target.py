@@ -13,9 +13,9 @@ from torch import Tensor
 
 from specmon.core.decoders.choose import Chooser
 from specmon.core.drafters.shared_board import SharedBoard
+from specmon.core.metrics.acceptance import node_depths
 from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS, RowsOut
-from specmon.core.models.placement import tree_paths
 from specmon.core.models.pool import LoadedModel, Progress
 from specmon.core.models.prefill import chunk_plan
 from specmon.core.models.queued import QueuedRounds
@@ -138,9 +138,8 @@ class Target:
         if chooser.is_greedy:
             return Verified(choices=out.greedy, rows=out, launches=out.launches)
         assert out.logits_RV is not None
-        depths = range(len(out.greedy)) if self._parents is None else map(len, tree_paths(self._parents))
-        after = start + 1 if self._parents is None else start
-        positions = [after + depth for depth in depths]
+        depths = range(len(out.greedy)) if self._parents is None else [0, *node_depths(self._parents)]
+        positions = [start + 1 + depth for depth in depths]
         return Verified(choices=chooser.choose(out.logits_RV, positions), rows=out, launches=None)
 
     def verify(self, tokens: Sequence[int], chooser: Chooser, taps: Sequence[int]) -> Verified:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from specmon.core.events import ClockSync, Log, MissReason
+from specmon.core.metrics.acceptance import node_depths
 from specmon.kernels.accept.reference import accept_path, agreeing
 
 
@@ -51,13 +52,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
     def no_deeper_than(self, depth: int) -> Proposal:
         """The first `depth` tokens, or the nodes no deeper than that, which are a tree's first."""
-        if self.parents is None:
-            count = depth
-        else:
-            depths: list[int] = []
-            for parent in self.parents:
-                depths.append(1 if parent < 0 else depths[parent] + 1)
-            count = sum(d <= depth for d in depths)
+        count = depth if self.parents is None else sum(d <= depth for d in node_depths(self.parents))
         return replace(
             self,
             tokens=self.tokens[:count],

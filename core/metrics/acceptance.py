@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -54,7 +55,7 @@ def tree_depth(parents: tuple[int, ...]) -> int:
     return max(node_depths(parents), default=0)
 
 
-def node_depths(parents: tuple[int, ...]) -> list[int]:
+def node_depths(parents: Sequence[int]) -> list[int]:
     """Each node's depth, 1 for the root's children.
 
     A file may hold anything: a parent that does not come before its node counts as the root (-1).

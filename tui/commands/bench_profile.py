@@ -46,17 +46,7 @@ def profile(
     json: bench_files.Json = False,
 ) -> None:
     """Profile the target's decode passes: µs by group of kernels, gaps, and by how much profiling stretches them."""
-    config = options.lane_config(
-        decoder="ar",
-        target=target,
-        draft="auto",
-        recipe=recipe,
-        backend=backend,
-        devices=device,
-        graphs=graphs,
-        draft_len=1,
-        fan_out="1",
-    )
+    config = options.target_alone(target, recipe, backend, graphs, device)
     if "," in device:
         raise UsageError(f"--device is {device!r}, but a profile is of one device.")
     row_counts = parse_rows(rows)

@@ -18,7 +18,6 @@ from specmon.tui.commands.check_run import (
     give,
     made_on,
     note,
-    target_alone,
     this_command,
 )
 from specmon.tui.commands.numbers import bounded
@@ -67,10 +66,10 @@ def quality(
     check_one_device(device)
     bounded(tokens, "--tokens", 2)
     words = parse_recipes(recipe)
-    configs = [target_alone(target, word, backend, graphs, device) for word in words or _COMPARED]
+    configs = [options.target_alone(target, word, backend, graphs, device) for word in words or _COMPARED]
     files = bench_files.report_files(out, name, force, benchmark="check-quality")
     prepare(configs)
-    [yardstick] = settle_lanes([target_alone(target, "fp32", "auto", graphs, device)])
+    [yardstick] = settle_lanes([options.target_alone(target, "fp32", "auto", graphs, device)])
     settled = settle_lanes(configs) if words else _that_run_here(configs)
     bench_files.make_folder(files)
     subjects = _subjects(settled)

@@ -19,7 +19,6 @@ from specmon.tui.commands.check_run import (
     give,
     made_on,
     note,
-    target_alone,
     this_command,
 )
 from specmon.tui.commands.output import say
@@ -75,7 +74,7 @@ def reference(
 
     check_one_device(device)
     chosen = parse_recipes(recipe)
-    configs = [target_alone(target, word, backend, graphs, device) for word in chosen]
+    configs = [options.target_alone(target, word, backend, graphs, device) for word in chosen]
     files = bench_files.report_files(out, name, force, benchmark="check-reference")
     prepare(configs)
     settled = settle_lanes(configs)

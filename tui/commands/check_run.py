@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.tui.commands import bench_files, options
+from specmon.tui.commands import bench_files
 from specmon.tui.commands.output import say
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from specmon.core.checks.reports import Report
     from specmon.core.checks.subject import Kind, Subject
     from specmon.core.decoders.settle import Settled
-    from specmon.core.engine.messages import LaneConfig
     from specmon.core.hardware import Machine
 
 Device = Annotated[str, typer.Option(metavar="D", help="auto, or the target's device: cuda:0.")]
@@ -28,21 +27,6 @@ def check_one_device(device: str) -> None:
     """Raises: UsageError where more than one is named."""
     if "," in device:
         raise UsageError(f"--device is {device!r}, but this check is of one device.")
-
-
-def target_alone(target: str, recipe: str, backend: str, graphs: str, device: str) -> LaneConfig:
-    """A lane that drafts nothing. Raises: UsageError."""
-    return options.lane_config(
-        decoder="ar",
-        target=target,
-        draft="auto",
-        recipe=recipe,
-        backend=backend,
-        devices=device,
-        graphs=graphs,
-        draft_len=1,
-        fan_out="1",
-    )
 
 
 def this_machine() -> Machine:

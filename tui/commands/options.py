@@ -138,6 +138,21 @@ def lane_config(
     return config
 
 
+def target_alone(target: str, recipe: str, backend: str, graphs: str, device: str) -> LaneConfig:
+    """A lane that drafts nothing. Raises: UsageError."""
+    return lane_config(
+        decoder="ar",
+        target=target,
+        draft="auto",
+        recipe=recipe,
+        backend=backend,
+        devices=device,
+        graphs=graphs,
+        draft_len=1,
+        fan_out="1",
+    )
+
+
 def request(
     prompt: str | None,
     *,
