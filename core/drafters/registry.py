@@ -33,7 +33,7 @@ from specmon.core.models.source import EMBEDDED, Source, open_model
 from specmon.core.models.tensors import TensorFile
 from specmon.core.models.vocabulary import FirstRows, same_by_rows, same_tokens
 
-SHIPPED_DRAFT = "smollm2-draft-16m"
+SHIPPED_DRAFT = "smollm2-draft-17m"
 SHIPPED_EAGLE3 = "smollm2-eagle3"
 
 

@@ -37,9 +37,9 @@ def resolve_recipe(
     check_recipe(name, backend)
     on_cpu = device.startswith("cpu")
     if n_devices > 1:
-        if name == "q4" or backend not in ("auto", REFERENCE.name):
+        if name not in ("auto", "bf16", "fp32") or backend not in ("auto", REFERENCE.name):
             raise UsageError(
-                "A target on several devices runs in bf16, fp32 or fp8 on the reference backend.",
+                "A target on several devices runs in bf16 or fp32 on the reference backend.",
                 "Give two devices for other kernels: the target's and the draft's.",
             )
         name, backend = "bf16" if name == "auto" else name, REFERENCE.name

@@ -13,7 +13,7 @@ from tests.tiny_models import TinyModels
 from specmon.tui.commands import doctor as doctor_module
 
 ROOT = Path(__file__).parents[2]
-DRAFTERS = ("smollm2-draft-16m", "smollm2-eagle3")
+DRAFTERS = ("smollm2-draft-17m", "smollm2-eagle3")
 
 
 def test_list_says_what_is_there_and_how_to_get_the_rest(cli: Callable[..., Any]) -> None:

@@ -153,7 +153,7 @@ def embedded_ar(_embedded_pool: Bench) -> Decoded:
 
 @pytest.mark.embedded
 @pytest.mark.parametrize(
-    "drafter", ["smollm2-draft-16m", "smollm2-eagle3", "ngram", "suffix", "hybrid", "hybrid:eagle3"]
+    "drafter", ["smollm2-draft-17m", "smollm2-eagle3", "ngram", "suffix", "hybrid", "hybrid:eagle3"]
 )
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_embedded_decoder_emits_ar_tokens(

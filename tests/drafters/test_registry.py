@@ -35,7 +35,7 @@ def check(tiny: TinyModels, draft: str, *, target: str) -> None:
 @pytest.mark.parametrize(
     ("draft", "target", "expected"),
     [
-        ("auto", "smollm2", "smollm2-draft-16m"),
+        ("auto", "smollm2", "smollm2-draft-17m"),
         ("auto", "/some/folder", "ngram"),
         ("eagle3", "smollm2", "smollm2-eagle3"),
         ("eagle3", "/models/SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-eagle3"),
