@@ -43,7 +43,7 @@ def load_block_drafter(
             "Choose a drafter trained for this target.",
         )
     taps, to_target = _tap_layers(file, target), _to_target(file, target.vocab_size)
-    block_len = len(file.read("model.masks.weight").data)
+    block_len = file.read("model.masks.weight").data.numel() // hidden
     builder = Builder(file, recipe, device)
     return BlockModel(
         config=config,
