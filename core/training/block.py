@@ -2,7 +2,7 @@
 
 Shapes: B rows, T tokens, D hidden size, E features, A anchors a row, K a block's length, Q = A · (K + 1) rows of blocks,
 V' the drafter's vocabulary. A block stands behind each anchor: the anchor's token, then K masks, which see each other and
-what the target's features say of the tokens before the anchor. Every K-th token of a row is an anchor, all in one pass
+what the target's features say of the tokens before the anchor. Every fourth token of a row is an anchor, all in one pass
 whose mask keeps blocks apart; where the first one is moves on from step to step.
 Source: Chen et al. 2026, "DFlash" (features as keys and values of every layer, weights that fall with the position);
 `core/drafters/block.py` is the inference form.
@@ -27,6 +27,7 @@ from specmon.core.training.own_vocabulary import known, likeliest, stored_map
 
 _POSITION_WEIGHT = 0.8  # of each position's loss, against the position before
 _INNER = 2  # times the hidden size
+_APART = 4  # tokens from anchor to anchor
 
 
 class _Body(nn.Module):
@@ -131,7 +132,7 @@ class BlockLearner:
             embedded = target.model.embed_tokens(batch.tokens).float()
             foreseen = known(form.draft_ids, self._config.vocab_size)[likeliest(taught, target.head_VD)]
             teacher_head = target.head_VD[form.draft_ids]
-        anchors = self._anchors(batch, batch.turn % form.block_len)
+        anchors = _anchors(batch, batch.turn % _APART)
         filled = form.fill(embedded, features, mask, anchors)
         total = torch.zeros((), device=taught.device)
         n_places = torch.zeros((), device=taught.device)
@@ -152,16 +153,12 @@ class BlockLearner:
         embedded = target.model.embed_tokens(batch.tokens).float()
         ahead = torch.stack([batch.tokens.roll(-1 - i, 1) for i in range(draft_len)], dim=-1)
         right = torch.zeros_like(ahead, dtype=torch.bool)
-        for first in range(min(form.block_len, batch.tokens.shape[1])):
-            anchors = self._anchors(batch, first)
+        for first in range(_APART):
+            anchors = _anchors(batch, first)
             filled = form.fill(embedded, features, mask, anchors)[:, :, :draft_len]
             chosen = form.draft_ids[apply(form.lm_head, filled).argmax(dim=-1)]
             right[:, anchors] = chosen == ahead[:, anchors]
         return right
-
-    def _anchors(self, batch: Batch, first: int) -> Tensor:
-        """Every K-th token from `first` on [A]."""
-        return torch.arange(first, batch.tokens.shape[1], self.module.block_len, device=batch.tokens.device)
 
     def tensors(self) -> dict[str, Tensor]:
         tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}
@@ -172,3 +169,8 @@ class BlockLearner:
             "draft_vocab_size": len(self.module.draft_ids),
             "block_config": {"target_layers": list(self._taps)},
         }
+
+
+def _anchors(batch: Batch, first: int) -> Tensor:
+    """Every fourth token from `first` on [A]."""
+    return torch.arange(first, batch.tokens.shape[1], _APART, device=batch.tokens.device)
