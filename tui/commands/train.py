@@ -119,7 +119,8 @@ def _train(given: TrainSettings, run: TrainOptions) -> None:
     draft = shlex.quote(str(results[-1].folder))
     target = shlex.quote(settings.text.target)
     say(
-        f"Decode with it: specmon bench draft-len --target {target} --draft {draft} --draft-len 4 --sweep-only"
+        f"Decode with it: specmon bench draft-len --target {target} --draft {draft} --draft-len 4 --decoder sd "
+        "--sweep-only"
     )
 
 
