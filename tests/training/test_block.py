@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from tests.tiny_models import TinyModels
 from torch import Tensor
 
+from specmon.core.drafters.block_file import load_block_drafter
+from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.kv import KvCache
+from specmon.core.models.recipe import Recipe
 from specmon.core.training.block import BlockLearner
 from specmon.core.training.corpus import Batch
-from specmon.core.training.forms import Decoder
+from specmon.core.training.export import as_stored, export
+from specmon.core.training.forms import Decoder, apply
 
 CPU = torch.device("cpu")
 ONE = [1, 58, 85, 76, 87, 72, 224, 68, 0, 2, 90]
@@ -54,6 +62,34 @@ def test_blocks_of_a_packed_row_are_those_of_each_conversation_alone(
         text, at = (ONE, anchor) if anchor < len(ONE) else (OTHER, anchor - len(ONE))
         alone = filled(learner, target, batch(text[: at + 1]), [at])[0]
         torch.testing.assert_close(together[place], alone, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 7, len(ONE) - 1])
+@torch.no_grad()
+def test_logits_are_those_of_inference(
+    learner: BlockLearner, target: Decoder, tiny: TinyModels, tmp_path: Path, at: int, int8: bool
+) -> None:
+    export(learner, tmp_path, int8=int8)
+    recipe = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
+    embedding = target.model.embed_tokens.weight
+    model = load_block_drafter(
+        HfFolder(tmp_path), target.config, embedding, recipe, "cpu:0", max_positions=32
+    )
+    kv = KvCache.of(model.config, n_slots=32, dtype=torch.float32, device="cpu")
+    row = batch(ONE)
+    _, features = target(row.tokens, row.mask_BTT(), TAPS)
+    assert features is not None
+
+    for first, end in ((0, at // 2), (at // 2, at)):  # as rounds hand them on
+        model.keep(features[0, first:end], kv, first)
+    found = model.fill(ONE[at], kv, at)
+
+    stored = as_stored(learner, int8=int8)
+    assert isinstance(stored, BlockLearner)
+    wanted = apply(stored.module.lm_head, filled(stored, target, row, [at])[0])
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert model.to_target.tolist() == learner.module.draft_ids.tolist()
 
 
 @torch.no_grad()
