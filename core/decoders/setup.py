@@ -65,7 +65,7 @@ def doubtful_head(config: LaneConfig, target: LoadedModel, cache_dir: Path, prog
     """
     name = model_of(resolve_name(config.draft, config.target), config.target)
     file = open_model(name, cache_dir).file if name else None
-    if file is None or not isinstance(file, HfFolder) or not is_head(file):
+    if not isinstance(file, HfFolder) or not is_head(file):
         return None
     found = doubts(file, target.model.config)
     if not found:
