@@ -65,7 +65,7 @@ class Lane(Event, frozen=True, kw_only=True, tag="Lane"):
     decoder: Decoder
     target: str
     drafter: str | None = None  # label shown everywhere: "smollm2-draft-17m", "n-gram", "scripted α=0.78"
-    drafter_kind: str | None = None  # "draft_model", "eagle3", "ngram", "suffix", "hybrid", "scripted"
+    drafter_kind: str | None = None  # `DrafterInfo.kind`: "draft_model", "eagle3", "block", "ngram", …
     recipe: str = ""
     backend: str = ""  # with its version: "reference-1"
     devices: tuple[str, ...] = ()  # target's device first, draft's last; one entry when both share it

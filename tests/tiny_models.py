@@ -113,6 +113,12 @@ class TinyModels:
         name = "-".join(["eagle3", family, *(f"{k}{v}" for k, v in changes.items())])
         return self._once(name, lambda folder: self._save_eagle3(folder, family, changes))
 
+    def block(self, family: str = "llama", block_len: int = 6) -> Path:
+        """A random block drafter for `family`, over every other token."""
+        return self._once(
+            f"block-{family}-{block_len}", lambda folder: self._save_block(folder, family, block_len)
+        )
+
     def variant(
         self, folder: Path, name: str, edit: Callable[[Path], None] = lambda copy: None, **changes: Any
     ) -> Path:
@@ -214,6 +220,23 @@ class TinyModels:
         save_file(weights, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(raw))
 
+    def _save_block(self, folder: Path, family: str, block_len: int) -> None:
+        raw = json.loads((self.target(family) / "config.json").read_text())
+        raw |= {
+            "architectures": ["LlamaBlockDrafter"],
+            "num_hidden_layers": 2,
+            "head_dim": raw.get("head_dim") or HIDDEN // raw["num_attention_heads"],
+            "attention_bias": False,
+            "block_config": {"target_layers": [0, 1, 2]},
+        }
+        torch.manual_seed(6)
+        to_target = torch.arange(0, self.vocab_size, 2)
+        weights = random_block(raw, n_taps=3, vocab_size=len(to_target), block_len=block_len)
+        weights["d2t"] = to_target - torch.arange(len(to_target))
+        weights["t2d"] = torch.zeros(raw["vocab_size"], dtype=torch.bool).index_fill(0, to_target, True)
+        save_file(weights, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(raw))
+
 
 def write_gguf(path: Path, source: Path, tokenizer: Tokenizer, *, kind: str, pre: str) -> None:
     """Store the Hugging Face folder `source` as llama.cpp's converter does."""
@@ -290,6 +313,35 @@ def random_eagle3(config: dict[str, Any], *, n_taps: int, vocab_size: int) -> di
         for p, size in (("q", q), ("k", kv), ("v", kv), ("o", hidden)):
             weights[f"midlayer.self_attn.{p}_proj.bias"] = 0.2 * torch.randn(size)
     return weights
+
+
+def random_block(
+    config: dict[str, Any], *, n_taps: int, vocab_size: int, block_len: int
+) -> dict[str, Tensor]:
+    """Random weights of a block drafter under the names that training gives them."""
+    hidden, inner, head_dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
+    layer = {
+        "self_attn.q_proj": (q, hidden),
+        "self_attn.k_proj": (kv, hidden),
+        "self_attn.v_proj": (kv, hidden),
+        "self_attn.o_proj": (hidden, q),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+        "input_layernorm": (hidden,),
+        "post_attention_layernorm": (hidden,),
+    }
+    shapes = {
+        "model.fc": (hidden, n_taps * hidden),
+        "model.hidden_norm": (hidden,),
+        "model.masks": (block_len, hidden),
+        "model.norm": (hidden,),
+        "lm_head": (vocab_size, hidden),
+    }
+    for i in range(config["num_hidden_layers"]):
+        shapes |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
+    return {f"{name}.weight": 0.2 * torch.randn(shape) + (len(shape) == 1) for name, shape in shapes.items()}
 
 
 def train_tokenizer() -> Tokenizer:

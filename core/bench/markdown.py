@@ -94,8 +94,11 @@ def _output(pair: Pair) -> str:
 def _lanes(report: PairedReport) -> str:
     if not report.lanes:
         return ""
-    head = ["lane", "ms/token", "tok/s", "request tok/s", "prefill ms", "τ", "α", "hit rate", "SOL"]
-    return table([*head, LAUNCHES], [_lane_row(lane) for lane in report.lanes])
+    head = ["lane", "ms/token", "tok/s", "request tok/s", "prefill ms", "τ", "α", "hit rate"]
+    return table(
+        [*head, "draft ms/round", "verify ms/round", "SOL", LAUNCHES],
+        [_lane_row(lane) for lane in report.lanes],
+    )
 
 
 def _lane_row(lane: LaneFigures) -> list[str]:
@@ -108,6 +111,8 @@ def _lane_row(lane: LaneFigures) -> list[str]:
         plain(lane.tokens_per_round, 2),
         plain(lane.acceptance_rate, 3),
         plain(lane.branch_hit_rate, 2),
+        plain(lane.draft_ms, 3),
+        plain(lane.verify_ms, 3),
         plain(lane.sol_fraction, 2),
         plain(lane.host_launches_per_round, 1),
     ]

@@ -52,8 +52,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One lane over all of its requests: medians with intervals, and figures of all rounds together.
 
-    `first_change`: where a repeat gave other tokens than the first did; a greedy lane has none. `checks`: those of
-    `specmon check` that have passed and speak for it; without agreement it is not `verified`.
+    `draft_ms` and `verify_ms` are means a round, of drafting only what nothing of the target's hides. `first_change`: where
+    a repeat gave other tokens than the first did; a greedy lane has none. `checks`: those of `specmon check` that have
+    passed and speak for it; without agreement it is not `verified`.
     """
 
     letter: str
@@ -74,6 +75,8 @@ class LaneFigures(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_round: float | None
     acceptance_rate: float | None
     branch_hit_rate: float | None
+    draft_ms: float | None
+    verify_ms: float | None
     sol_fraction: float | None
     first_change: Difference | None
     host_launches_per_round: float | None

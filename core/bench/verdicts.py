@@ -156,6 +156,8 @@ def _lane(lane: BenchLane, measured: list[Measured], checks: tuple[Kind, ...], s
         tokens_per_round=whole.tokens_per_round,
         acceptance_rate=whole.acceptance_rate,
         branch_hit_rate=whole.branch_hit_rate,
+        draft_ms=whole.draft_ms,
+        verify_ms=whole.verify_ms,
         sol_fraction=whole.sol_fraction,
         first_change=_first_change(measured),
         host_launches_per_round=whole.host_launches_per_round,

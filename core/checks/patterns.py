@@ -81,6 +81,8 @@ def long_prompt(tokenizer: Tokenizer, context_length: int) -> str:
 def suite(config: LaneConfig, long: str) -> list[Lane]:
     """Lanes for the target, drafter, recipe and devices of `config`, its draft_len K and its fan-out.
 
+    Those of SSD are left out where `config` itself is of SD.
+
     Args:
         long: a prompt of several chunks.
     """
@@ -95,7 +97,7 @@ def suite(config: LaneConfig, long: str) -> list[Lane]:
     single: dict[str, Any] = {"draft_len": MAX_DRAFT_LEN, "fan_out": (1,), "branch_budget": None}
     auto: dict[str, Any] = {"fan_out": (1,), "branch_budget": 16}
     own = _own(k, long)
-    return [
+    lanes = [
         lane("sd", [*_accepted(k), *_forced(k)], scripted=True, **single),
         lane("ssd", [*_hits(k), *_misses(k), *_forced(k)], scripted=True, **single),
         lane("ssd", [_ranks(k)], scripted=True, fan_out=_cycled(_WIDE, k), branch_budget=None),
@@ -105,6 +107,7 @@ def suite(config: LaneConfig, long: str) -> list[Lane]:
         lane("ssd", own),
         lane("ssd", own[:2], **(single | {"draft_len": k} if config.branch_budget else auto)),
     ]
+    return lanes if config.decoder == "ssd" else [each for each in lanes if each.config.decoder == "sd"]
 
 
 def _cycled(widths: Sequence[int], k: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from specmon.core.drafters.base import Drafter
 from specmon.core.drafters.chain import ChainDrafter
-from specmon.core.drafters.registry import DrafterSpec, build_drafter, model_of
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, drafts_blocks, model_of
 from specmon.core.drafters.scripted import PatternPlan, ScriptedDrafter, Step
 from specmon.core.models.pool import Progress, unwatched
 from specmon.core.models.source import open_model
@@ -31,12 +31,15 @@ class TurnByTurnDrafter(ScriptedDrafter):
 def build_turn_by_turn(
     spec: DrafterSpec, patterns: Sequence[Sequence[Step]], progress: Progress = unwatched
 ) -> Drafter:
-    """The scripted drafter on its device, with the model that the drafter of `spec` runs inside.
+    """The scripted drafter on its device, with the model that the drafter of `spec` runs inside; a block drafter is not.
 
     Raises: SpecmonError or UsageError, as `build_drafter`.
     """
     name = model_of(spec.name, spec.target)
-    inner = build_drafter(replace(spec, name=name), progress) if name is not None else None
-    assert inner is None or isinstance(inner, ChainDrafter)
+    inner: ChainDrafter | None = None
+    if name is not None and not drafts_blocks(spec.name, spec.target, spec.cache_dir):
+        built = build_drafter(replace(spec, name=name), progress)
+        assert isinstance(built, ChainDrafter)
+        inner = built
     vocab_size = open_model(spec.target, spec.cache_dir).file.config.vocab_size
     return TurnByTurnDrafter(patterns, vocab_size, inner)

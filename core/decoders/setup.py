@@ -11,7 +11,7 @@ import torch
 from specmon.core.decoders.check import check_config, fan_out_of
 from specmon.core.drafters.head_check import check_head, doubts
 from specmon.core.drafters.link import DraftLink, InlineLink, WorkerLink
-from specmon.core.drafters.registry import DrafterSpec, build_drafter, model_of, resolve_name
+from specmon.core.drafters.registry import DrafterSpec, build_drafter, is_head, model_of, resolve_name
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import UsageError
 from specmon.core.models.hf_folder import HfFolder
@@ -65,7 +65,7 @@ def doubtful_head(config: LaneConfig, target: LoadedModel, cache_dir: Path, prog
     """
     name = model_of(resolve_name(config.draft, config.target), config.target)
     file = open_model(name, cache_dir).file if name else None
-    if not isinstance(file, HfFolder):
+    if not isinstance(file, HfFolder) or not is_head(file):
         return None
     found = doubts(file, target.model.config)
     if not found:

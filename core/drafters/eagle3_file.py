@@ -156,7 +156,7 @@ class PublishedHead:
         stored = self.read("d2t").data.long().flatten()
         if len(stored) != n_own:
             return []
-        possible = [ids for ids in (torch.arange(n_own) + stored, stored) if _maps(ids, vocab_size)]
+        possible = [ids for ids in (torch.arange(n_own) + stored, stored) if maps_into(ids, vocab_size)]
         if marked is not None:
             possible = [ids for ids in possible if torch.equal(ids.sort().values, marked)]
         return possible
@@ -242,6 +242,6 @@ def _canonical(name: str) -> str:
     return f"{_OLD_NORMS[old]}.{rest}" if dot and old in _OLD_NORMS else name
 
 
-def _maps(ids: Tensor, vocab_size: int) -> bool:
+def maps_into(ids: Tensor, vocab_size: int) -> bool:
     """Whether each is another token of the target."""
     return int(ids.min()) >= 0 and int(ids.max()) < vocab_size and len(set(ids.tolist())) == len(ids)

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TypeGuard
 
 import torch
+from torch import Tensor
 
 from specmon.core.drafters.base import Drafter
+from specmon.core.drafters.block import BlockDrafter
+from specmon.core.drafters.block_file import is_block_drafter, load_block_drafter
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.drafters.eagle3 import Eagle3Stepper, stream_eagle3
@@ -28,7 +31,7 @@ from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.pool import Progress, open_passes, stream, unwatched
 from specmon.core.models.random_weights import RandomHead, RandomTensors
-from specmon.core.models.recipe import draft_recipe, resolve_recipe
+from specmon.core.models.recipe import Recipe, draft_recipe, resolve_recipe
 from specmon.core.models.source import EMBEDDED, Source, open_model
 from specmon.core.models.tensors import TensorFile
 from specmon.core.models.vocabulary import FirstRows, same_by_rows, same_tokens
@@ -81,14 +84,35 @@ def resolve_name(draft: str, target: str) -> str:
     return draft
 
 
-def check_drafter(draft: str, name: str, target: Source) -> None:
-    """Open what `draft` names, for a target that `name` names, without reading weights.
+def check_drafter(draft: str, name: str, target: Source, *, branches: bool = False) -> None:
+    """Open what `draft` names, for a target that `name` names, without reading weights. `branches`: SSD's are asked of it.
 
-    Raises: SpecmonError where the draft has another vocabulary; UsageError where there is no such model.
+    Raises: SpecmonError where the draft has another vocabulary; UsageError where there is no such model, or it cannot do
+    what it is to do.
     """
-    model = model_of(resolve_name(draft, name), name)
-    if model is not None:
-        _of_same_vocabulary(open_model(model, target.cache_dir), target)
+    whole = resolve_name(draft, name)
+    model = model_of(whole, name)
+    if model is None:
+        return
+    source = open_model(model, target.cache_dir)
+    if is_block(source.file) and model != whole:
+        raise UsageError(
+            f"{source.label} is a block drafter, which works in no other drafter.",
+            f"Give it alone: --draft {model}.",
+        )
+    if is_block(source.file) and branches:
+        raise UsageError(
+            f"{source.label} is a block drafter: it drafts from features that are not known before a round's outcome, so "
+            "SSD can prepare nothing.",
+            "Use --decoder sd.",
+        )
+    _of_same_vocabulary(source, target)
+
+
+def drafts_blocks(draft: str, target: str, cache_dir: Path) -> bool:
+    """Whether a block drafter is what `draft` names. Raises: SpecmonError or UsageError, as `open_model`."""
+    model = model_of(resolve_name(draft, target), target)
+    return model is not None and is_block(open_model(model, cache_dir).file)
 
 
 def draft_words(draft: str, target: str, cache_dir: Path) -> str:
@@ -110,7 +134,7 @@ def build_drafter(spec: DrafterSpec, progress: Progress = unwatched) -> Drafter:
     Raises: SpecmonError where it does not fit the target; UsageError where there is none of that name.
     """
     kind, _, rest = spec.name.partition(":")
-    build = _BY_KIND.get(kind, _build_model)
+    build = _BY_KIND.get(kind, _build_named)
     return build(spec, rest, progress)
 
 
@@ -140,10 +164,28 @@ def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter
     return ScriptedDrafter(plan, target.file.config.vocab_size, label=label, inner=inner)
 
 
+def _build_named(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
+    """A model's folder, file or hub id."""
+    if is_block(open_model(spec.name, spec.cache_dir).file):
+        return _build_block(spec)
+    return _build_model(spec, "", progress)
+
+
+def _build_block(spec: DrafterSpec) -> BlockDrafter:
+    source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
+    recipe, wanted = _recipe(spec, target), target.file.config
+    file = _of_same_vocabulary(source, target)
+    assert is_block(file)
+    embedding, positions = _embedding(target, recipe, spec.device), wanted.served_context
+    model = load_block_drafter(file, wanted, embedding, recipe, spec.device, max_positions=positions)
+    n_slots = positions + model.block_len + 1
+    kv = KvCache.of(model.config, n_slots=n_slots, dtype=recipe.kv, device=embedding.device)
+    return BlockDrafter(model, kv, source.label, spec.draft_nodes)
+
+
 def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDrafter:
     source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
-    recipe = draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file, spec.backend), spec.device)
-    wanted = target.file.config
+    recipe, wanted = _recipe(spec, target), target.file.config
     device = torch.device("cpu" if spec.device.startswith("cpu") else spec.device)
     n_slots = wanted.served_context + spec.n_scratch
     file = _of_same_vocabulary(source, target)
@@ -152,10 +194,7 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
         return KvCache.of(config, n_slots=n_slots, dtype=recipe.kv, device=device)
 
     if is_head(file):
-        name = "model.embed_tokens.weight"
-        embedding = Builder(target.file, recipe, spec.device).dense(
-            name, (wanted.vocab_size, wanted.hidden_size)
-        )
+        embedding = _embedding(target, recipe, spec.device)
         head = load_eagle3(file, wanted, embedding, recipe, spec.device, max_positions=n_slots)
         kv = cache(head.config)
         drafts = stream_eagle3(head, kv, recipe, graphs=spec.graphs)
@@ -171,6 +210,17 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
     branches = spec.n_branches > 0
     stepper.warm(spec.draft_len, guesses=branches, progress=progress, n_branches=spec.n_branches)
     return ChainDrafter(stepper, branches=branches)
+
+
+def _recipe(spec: DrafterSpec, target: Source) -> Recipe:
+    return draft_recipe(resolve_recipe(spec.recipe, spec.device, target.file, spec.backend), spec.device)
+
+
+def _embedding(target: Source, recipe: Recipe, device: str) -> Tensor:
+    """The target's [V, D], for drafters that read its features."""
+    wanted = target.file.config
+    builder = Builder(target.file, recipe, device)
+    return builder.dense("model.embed_tokens.weight", (wanted.vocab_size, wanted.hidden_size))
 
 
 def model_of(name: str, target: str) -> str | None:
@@ -198,13 +248,14 @@ def model_of(name: str, target: str) -> str | None:
 def _of_same_vocabulary(draft: Source, target: Source) -> TensorFile:
     """The draft's file, with no more vocabulary rows than the target has: what it proposes is a token of the target.
 
-    Raises: SpecmonError where their tokens are not the same. A head has the target's own, so its rows must be as many.
+    Raises: SpecmonError where their tokens are not the same. What reads the target's features has the target's own, so its
+    rows must be as many.
     """
     file, wanted = draft.file, target.file.config.vocab_size
     own = (PublishedHead(file) if is_head(file) else file).config.vocab_size
     if own == wanted:
         return draft.file
-    if is_head(draft.file) or not _same_tokens(draft, target):
+    if is_head(file) or is_block(file) or not _same_tokens(draft, target):
         raise SpecmonError(
             f"The draft {draft.label} has {own} tokens, the target {target.label} {wanted}.",
             "Both must use the same vocabulary.",
@@ -221,6 +272,11 @@ def _same_tokens(draft: Source, target: Source) -> bool:
 def is_head(file: TensorFile) -> TypeGuard[HeadFile]:
     """Whether it is an EAGLE-3 head's, which drafts and is no model by itself."""
     return isinstance(file, HfFolder | RandomHead) and is_eagle3(file.raw_config)
+
+
+def is_block(file: TensorFile) -> TypeGuard[HeadFile]:
+    """Whether it is a block drafter's, which is no model by itself either."""
+    return isinstance(file, HfFolder) and is_block_drafter(file.raw_config)
 
 
 _BY_KIND: dict[str, Callable[[DrafterSpec, str, Progress], Drafter]] = {

@@ -15,6 +15,7 @@ _ARCHITECTURES = {
     "Eagle3LlamaForCausalLM": "llama",
     "Eagle3Speculator": "llama",
     "Eagle3DraftModel": "llama",
+    "LlamaBlockDrafter": "llama",
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
 }
@@ -31,7 +32,7 @@ class RopeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The shape of a Llama, Qwen2/2.5 or Qwen3 decoder (EAGLE-3 heads too)."""
+    """The shape of a Llama, Qwen2/2.5 or Qwen3 decoder (EAGLE-3 heads and block drafters too)."""
 
     family: str
     vocab_size: int

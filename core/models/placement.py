@@ -69,6 +69,27 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class Block:
+    """R rows that follow each other from position `start`, each attending to all before them and to all of them.
+
+    Used for drafts, whose bits need not match any other way of computing them.
+    """
+
+    start: int
+    n_rows: int
+
+    @property
+    def positions(self) -> slice:
+        return slice(self.start, self.start + self.n_rows)
+
+    def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
+        keys, values = append(kv, layer, self.start, k_RGD, v_RGD)
+        end = self.start + self.n_rows
+        everything = torch.ones(self.n_rows, end, dtype=torch.bool, device=keys.device)
+        return attend_masked(q_RHD.to(keys.dtype), keys[:end], values[:end], everything)
+
+
+@dataclass(frozen=True)
 class Tree:
     """Rows of a drafted tree: the pending token at position `start`, then the nodes, row i in slot start + i.
 

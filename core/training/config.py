@@ -11,7 +11,7 @@ import msgspec
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.training.atomic import write_whole
 
-Kind = Literal["draft", "eagle3"]
+Kind = Literal["draft", "eagle3", "block"]
 
 #: A run's settings in its folder, and those of text in the text's.
 RUN, TEXT = "run.json", "text.json"
@@ -33,7 +33,8 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A run on `tokens` of text. `accept_weight`: of 1 − Σ min(p, q) beside the cross-entropy to the target's distribution.
 
     Of a draft model: `hidden`, `layers`. Of an EAGLE-3 head: `draft_vocab`, `unroll` (steps of training-time test), `taps`
-    (target layers whose input it reads; none: the published choice).
+    (target layers whose input it reads; none: the published choice). Of a block drafter: `block_len`, `layers`,
+    `draft_vocab`, `taps`.
     """
 
     kind: Kind
@@ -49,6 +50,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     draft_vocab: int = 8192
     unroll: int = 4
     taps: tuple[int, ...] = ()
+    block_len: int = 8
 
 
 _Settings = TypeVar("_Settings", bound=msgspec.Struct)

@@ -20,12 +20,14 @@ class Batch(NamedTuple):
     """Rows of conversations: tokens [B, T] int64; segments [B, T] number the conversations of a row.
 
     answer [B, T] bool: tokens the target wrote as an answer; greedy [B, T] bool: those of them it chose greedily.
+    turn: how many batches of rows so long a training took before.
     """
 
     tokens: Tensor
     segments: Tensor
     answer: Tensor
     greedy: Tensor
+    turn: int = 0
 
     def mask_BTT(self) -> Tensor:
         """What each token may attend to: its conversation up to itself."""
@@ -54,7 +56,7 @@ class _Length:
             raise SpecmonError(f"{n_rows} rows of text are too few to learn from.", "Give more --tokens.")
         self._orders: dict[int, Tensor] = {}
 
-    def batch(self, rows: Tensor) -> Batch:
+    def batch(self, rows: Tensor, turn: int = 0) -> Batch:
         rows = rows.to(self.rows.tokens.device)
         kinds = self.rows.kinds[rows].long()
         answer = (kinds & WHAT) == ANSWER
@@ -63,6 +65,7 @@ class _Length:
             segments=((kinds & FIRST) > 0).long().cumsum(1),
             answer=answer,
             greedy=answer & ((kinds & GREEDY) > 0),
+            turn=turn,
         )
 
     def row(self, place: int, seed: int) -> int:
@@ -102,7 +105,7 @@ class Corpus:
         length, turn = self._turn(step)
         n_rows = max(ranks.world, batch_tokens // length.row_tokens)
         places = range(turn * n_rows + ranks.rank, (turn + 1) * n_rows, ranks.world)
-        return length.batch(torch.tensor([length.row(place, seed) for place in places]))
+        return length.batch(torch.tensor([length.row(place, seed) for place in places]), turn)
 
     def _turn(self, step: int) -> tuple[_Length, int]:
         """The length a step takes, and how many steps took it before; there are two lengths at most."""

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.models.random_weights import head_config
@@ -23,6 +22,7 @@ from specmon.core.training.corpus import Batch
 from specmon.core.training.forms import Attention, Decoder, Heads, Mlp, Norm, apply, attend, rotations
 from specmon.core.training.learner import Loss, raw_config
 from specmon.core.training.objective import distance
+from specmon.core.training.own_vocabulary import known, likeliest, stored_map
 
 _STEP_WEIGHT = 0.8  # of each step's loss, against the step before
 
@@ -94,12 +94,6 @@ class Eagle3Learner:
     def _draft_ids(self) -> Tensor:
         return self.module.draft_ids
 
-    def _known(self) -> Tensor:
-        """Which of the target's tokens the head can propose [V] bool."""
-        known = torch.zeros(self._config.vocab_size, dtype=torch.bool, device=self._draft_ids.device)
-        known[self._draft_ids] = True
-        return known
-
     @torch.no_grad()
     def begin(self, target: Decoder, seed: int) -> None:
         """Small random weights; the target's own rows as the head."""
@@ -115,12 +109,12 @@ class Eagle3Learner:
         with torch.no_grad():
             taught, features = target(batch.tokens, mask, self._taps)
             embedded = target.model.embed_tokens(batch.tokens).float()
-            known = self._known()[_likeliest(taught, target.head_VD)]
+            foreseen = known(self._draft_ids, self._config.vocab_size)[likeliest(taught, target.head_VD)]
             teacher_head = target.head_VD[self._draft_ids]
         total = torch.zeros((), device=taught.device)
         n_places = torch.zeros((), device=taught.device)
         for step, out in enumerate(self.module.unroll(embedded, features, mask, self._unroll)):
-            places = batch.learnt(2 + step) & known.roll(-1 - step, 1)
+            places = batch.learnt(2 + step) & foreseen.roll(-1 - step, 1)
             teacher = taught.roll(-1 - step, 1)[places]
             weight = _STEP_WEIGHT**step
             head = self.module.lm_head.weight
@@ -141,8 +135,7 @@ class Eagle3Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}
-        offsets = self._draft_ids - torch.arange(len(self._draft_ids), device=self._draft_ids.device)
-        return {**tensors, "d2t": offsets, "t2d": self._known()}
+        return tensors | stored_map(self._draft_ids, self._config.vocab_size)
 
     def raw_config(self) -> dict[str, Any]:
         return raw_config(self._config, "LlamaForCausalLMEagle3") | {
@@ -152,16 +145,6 @@ class Eagle3Learner:
                 "use_aux_hidden_state": True,
             },
         }
-
-
-def commonest(counts_V: Tensor, size: int) -> Tensor:
-    """The ids of the `size` commonest tokens, ascending: a head's vocabulary."""
-    return counts_V.topk(min(size, len(counts_V))).indices.sort().values
-
-
-def _likeliest(hidden_BTD: Tensor, head_VD: Tensor) -> Tensor:
-    """The target's greedy choice after each token [B, T], row by row for the sake of memory."""
-    return torch.stack([F.linear(row.to(head_VD.dtype), head_VD).argmax(dim=-1) for row in hidden_BTD])
 
 
 def _attend_unrolled(fed: list[Heads], mask_BTT: Tensor) -> Tensor:

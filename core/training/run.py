@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -21,16 +22,18 @@ from specmon.core.errors import UsageError
 from specmon.core.models.source import open_model
 from specmon.core.models.tensors import TensorFile
 from specmon.core.training.atomic import write_whole
+from specmon.core.training.block import BlockLearner
 from specmon.core.training.config import RUN, TEXT, TrainSettings, Unwatched, Watcher, keep_settings
 from specmon.core.training.corpus import Corpus
 from specmon.core.training.data import read_text, write_text
 from specmon.core.training.draft import DraftLearner, draft_config
-from specmon.core.training.eagle3 import Eagle3Learner, commonest
+from specmon.core.training.eagle3 import Eagle3Learner
 from specmon.core.training.export import as_stored, export, folder_bytes
 from specmon.core.training.forms import Decoder, frozen_decoder
 from specmon.core.training.held_out import Acceptance
 from specmon.core.training.learner import Learner
 from specmon.core.training.loop import Training
+from specmon.core.training.own_vocabulary import commonest
 from specmon.core.training.ranks import Ranks, ranks_on
 from specmon.core.training.scripts import Script, scripts_of
 from specmon.core.training.stopping import Stop, stop_on_signals
@@ -126,19 +129,23 @@ def _prepare(plan: _Plan, place: Place, ranks: Ranks, watcher: Watcher) -> Train
 def _learner(
     settings: TrainSettings, taps: tuple[int, ...], target: Decoder, corpus: Corpus, device: torch.device
 ) -> Learner:
-    learner: DraftLearner | Eagle3Learner
+    learner: DraftLearner | Eagle3Learner | BlockLearner
     if settings.kind == "draft":
         config = draft_config(target.config, settings.hidden, settings.layers)
         learner = DraftLearner(config, settings.accept_weight, device)
     else:
-        learner = Eagle3Learner(
-            target.config,
-            taps=taps,
-            draft_ids=commonest(corpus.counts(target.config.vocab_size), settings.draft_vocab),
-            unroll=settings.unroll,
-            accept_weight=settings.accept_weight,
-            device=device,
-        )
+        common: dict[str, Any] = {
+            "taps": taps,
+            "draft_ids": commonest(corpus.counts(target.config.vocab_size), settings.draft_vocab),
+            "accept_weight": settings.accept_weight,
+            "device": device,
+        }
+        if settings.kind == "eagle3":
+            learner = Eagle3Learner(target.config, unroll=settings.unroll, **common)
+        else:
+            learner = BlockLearner(
+                target.config, block_len=settings.block_len, layers=settings.layers, **common
+            )
     learner.begin(target, settings.seed)
     return learner
 

@@ -20,7 +20,7 @@ from specmon.core.events import DeviceInfo, Header
 from specmon.core.metrics.pooled import pooled
 from specmon.core.metrics.turn import TurnMetrics
 
-from .turns import make_turn, prompt
+from .turns import make_turn, prompt, timed_turn
 
 AR, SD = LaneConfig(decoder="ar"), LaneConfig(decoder="sd", draft_len=1)
 PROMPTS = [prompt("one"), prompt("two")]
@@ -198,6 +198,22 @@ def test_figures_of_several_turns_are_quotients_of_sums() -> None:
     assert whole.branch_hit_rate is None
     assert whole.sol_fraction == pytest.approx(9 * 0.1 / 21)
     assert pooled([]).ms_per_token is None
+
+
+def test_drafting_and_verifying_are_told_side_by_side_per_round() -> None:
+    configs = (LaneConfig(decoder="sd", draft_len=4), LaneConfig(decoder="sd", draft_len=4, draft_nodes=9))
+    report = report_of(
+        lambda lane, name, repeat: timed_turn(
+            "sd", 4, draft_ms=(0.25, 0.5)[lane], verify_ms=(1.0, 1.25)[lane], devices=("cuda:0",)
+        ),
+        configs=configs,
+    )
+
+    found = [(lane.draft_ms, lane.verify_ms) for lane in report.lanes]
+    assert found == [pytest.approx((1.0, 1.0)), pytest.approx((2.0, 1.25))]
+    assert "| draft ms/round | verify ms/round |" in markdown(report)
+    [tree] = [line for line in markdown(report).splitlines() if line.startswith("| B SD K4 tree 9 |")]
+    assert " | 2.000 | 1.250 | " in tree
 
 
 def test_a_speed_without_agreement_is_unverified() -> None:

@@ -68,6 +68,13 @@ def test_other_drafters_agree(tiny: TinyModels, draft: str) -> None:
     assert [p for p in found if p.fault] == []
 
 
+def test_block_drafter_agrees_in_sd_alone(tiny: TinyModels) -> None:
+    found = run(tiny_config(tiny, tiny.block(), decoder="sd"))
+
+    assert [p for p in found if p.fault] == []
+    assert {p.lane for p in found} == {"SD K3, scripted", "SD K1, scripted", "SD K15, scripted", "SD K3"}
+
+
 def test_a_wrong_token_is_named_by_round_and_position(
     tiny: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,17 @@ def test_agreement_prints_a_line_a_pattern_and_the_count_and_is_noted(
     assert passed(tiny, draft=tiny.stranger()) == passed(tiny, recipe="fp32") == ()
 
 
+def test_agreement_of_a_block_drafter_is_of_sd(
+    check: Check, tiny: TinyModels, quick: list[str | None]
+) -> None:
+    code, out, _ = check("agreement", "--draft", str(tiny.block()), "--devices", "cpu:0")
+
+    assert code == 0
+    assert "| SD K4 |" in out
+    assert "SSD" not in out
+    assert passed(tiny, "sd", draft=tiny.block()) == ("agreement",)
+
+
 def test_a_difference_ends_with_1_names_the_place_and_is_no_longer_noted(
     check: Check, tiny: TinyModels, quick: list[str | None]
 ) -> None:

@@ -66,6 +66,43 @@ def test_what_cannot_work_is_refused_in_one_sentence(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("--block-len", "3"), "--block-len is 3, but it must be 4 to 15."),
+        (("--block-len", "16"), "--block-len is 16, but it must be 4 to 15."),
+        (("--layers", "0"), "--layers is 0, but it must be 1 or more."),
+        (("--taps", "1,2,99"), "names layers [1, 2, 99]; the target has 3."),
+    ],
+)
+def test_block_drafter_that_cannot_be_is_refused(
+    cli: Cli, tiny: TinyModels, tmp_path: Path, args: tuple[str, ...], sentence: str
+) -> None:
+    code, _, err = cli(
+        "train", "block", "--target", str(tiny.target()), "--out", str(tmp_path / "run"), *SMALL, *args
+    )
+
+    assert code == 2
+    assert sentence in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_block_drafter_is_trained_and_decodes(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    out, target = tmp_path / "run", ("--target", str(tiny.target()))
+    assert (
+        cli("train", "block", *target, "--out", str(out), "--steps", "2", "--layers", "1", *SMALL).code == 0
+    )
+    run = ("run", *target, "--devices", "cpu:0", "-p", "the cat", "--max-new-tokens", "12", "--json")
+
+    ar, chain, tree = (
+        json.loads(cli(*run, "--decoder", decoder, "--draft", str(out / "int8"), *more).out)
+        for decoder, more in (("ar", ()), ("sd", ()), ("sd", ("--draft-nodes", "9")))
+    )
+
+    assert ar["tokens"] == chain["tokens"] == tree["tokens"]
+    assert chain["draft"] == tree["draft"] == "int8"
+
+
 def test_interrupted_run_says_how_to_go_on(
     cli: Cli, tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

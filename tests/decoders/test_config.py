@@ -178,3 +178,20 @@ def test_a_turn_cannot_draft_more_than_its_lane_is_loaded_for(tiny: TinyModels, 
 def test_head_as_a_target_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="smollm2-eagle3 is an EAGLE-3 head, no model by itself"):
         settle(LaneConfig(target="smollm2-eagle3", decoder="ar", devices="cpu:0"), survey(), tmp_path)
+
+
+def settled(tiny: TinyModels, **config: Any) -> None:
+    settle(LaneConfig(**{"target": str(tiny.target()), "devices": "cpu:0", **config}), survey(), tiny.root)
+
+
+def test_block_drafter_is_refused_where_it_cannot_work(tiny: TinyModels) -> None:
+    block = str(tiny.block())
+    settled(tiny, decoder="sd", draft=block, draft_nodes=9)
+
+    with pytest.raises(UsageError, match=r"block-llama-6 is a block drafter, no model by itself\."):
+        settled(tiny, target=block, decoder="ar")
+    with pytest.raises(UsageError, match=r"is a block drafter: it drafts from .* Use --decoder sd\.$"):
+        settled(tiny, decoder="ssd", draft=block)
+    for other in (f"hybrid:{block}", f"scripted:0.7@{block}"):
+        with pytest.raises(UsageError, match="is a block drafter, which works in no other drafter"):
+            settled(tiny, decoder="sd", draft=other)

@@ -93,6 +93,28 @@ def test_trees_emit_ar_tokens_on_cuda(
 
 @pytest.mark.usefixtures("poisoned")
 @ON_CUDA
+@pytest.mark.parametrize("recipe", ["bf16", "fp8"])
+@pytest.mark.parametrize("n_nodes", [0, 15])
+def test_block_drafter_emits_ar_tokens_on_cuda(
+    tiny: TinyModels, bench: Bench, devices: str, recipe: str, n_nodes: int
+) -> None:
+    """A second turn goes on with what the first one left."""
+    config = {"recipe": recipe, "devices": devices}
+    draft = {"draft": str(tiny.block("qwen3")), "draft_len": 4, "draft_nodes": n_nodes}
+    ar, sd = (bench.lane(tiny.target("qwen3"), d, **draft, **config) for d in ("ar", "sd"))
+    turns = (
+        [("user", "the cat sat")],
+        [("user", "the cat sat"), ("assistant", "on"), ("user", "0123456789" * 30)],
+    )
+
+    found, wanted = ([lane.decode(turn, max_new_tokens=48) for turn in turns] for lane in (sd, ar))
+
+    assert [d.tokens for d in found] == [d.tokens for d in wanted]
+    assert {r.drafter for d in found for r in d.rounds} == {"block"}
+
+
+@pytest.mark.usefixtures("poisoned")
+@ON_CUDA
 @RECIPES
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])
 def test_every_pattern_agrees_on_cuda(

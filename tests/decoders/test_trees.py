@@ -21,9 +21,9 @@ PROMPT = "t9 t8 t7 t9 t8 t7 t9"
 TREE = (-1, -1, 0, 0, 1, 2, 5)  # two first tokens; the first one's line goes four deep
 
 
-@pytest.fixture(params=["draft_model", "eagle3"])
+@pytest.fixture(params=["draft_model", "eagle3", "block"])
 def draft(request: pytest.FixtureRequest, tiny: TinyModels) -> str:
-    return str(tiny.draft() if request.param == "draft_model" else tiny.eagle3())
+    return str({"draft_model": tiny.draft, "eagle3": tiny.eagle3, "block": tiny.block}[request.param]())
 
 
 def tree(bench: Bench, tiny: TinyModels, draft: str, **config: Any) -> Any:

@@ -20,7 +20,7 @@ Conversation = list[tuple[str, str]]
 def lanes(
     tiny: TinyModels, bench: Bench, *, target: Path | None = None, recipe: str = "fp32"
 ) -> list[BenchLane]:
-    """AR, then SD and SSD with every drafter."""
+    """AR, SD and SSD with every drafter, then SD with the one that SSD cannot have."""
     target = target or tiny.target()
     folders = {
         "draft_model": str(tiny.draft()),
@@ -32,7 +32,8 @@ def lanes(
         for decoder in ("sd", "ssd")
         for draft in DRAFTS
     ]
-    return [bench.lane(target, recipe=recipe), *speculative]
+    block = bench.lane(target, "sd", draft=str(tiny.block()), recipe=recipe)
+    return [bench.lane(target, recipe=recipe), *speculative, block]
 
 
 def assert_agree(found: list[Decoded]) -> None:

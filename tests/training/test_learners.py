@@ -10,6 +10,7 @@ import torch
 from tests.tiny_models import TinyModels
 
 from specmon.core.drafters.registry import DrafterSpec, build_drafter
+from specmon.core.training.block import BlockLearner
 from specmon.core.training.corpus import Batch
 from specmon.core.training.draft import DraftLearner, draft_config
 from specmon.core.training.eagle3 import Eagle3Learner
@@ -32,6 +33,15 @@ def draft_learner(target: Decoder) -> Learner:
 def eagle3_learner(target: Decoder) -> Learner:
     ids = torch.arange(0, target.config.vocab_size, 2)
     learner = Eagle3Learner(target.config, taps=TAPS, draft_ids=ids, unroll=4, accept_weight=0.5, device=CPU)
+    learner.begin(target, 1)
+    return learner
+
+
+def block_learner(target: Decoder) -> Learner:
+    ids = torch.arange(0, target.config.vocab_size, 2)
+    learner = BlockLearner(
+        target.config, taps=TAPS, draft_ids=ids, block_len=6, layers=2, accept_weight=0.5, device=CPU
+    )
     learner.begin(target, 1)
     return learner
 
@@ -63,7 +73,7 @@ def proposals(folder: Path, target: Decoder, tiny: TinyModels) -> list[int]:
 
 
 @pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("build", [draft_learner, eagle3_learner])
+@pytest.mark.parametrize("build", [draft_learner, eagle3_learner, block_learner])
 @torch.no_grad()
 def test_exported_drafter_proposes_what_the_training_form_does(
     target: Decoder, tiny: TinyModels, tmp_path: Path, build: Callable[[Decoder], Learner], int8: bool
@@ -81,7 +91,7 @@ def test_exported_drafter_proposes_what_the_training_form_does(
         assert right[: wrong + 1].tolist() == [True] * wrong + [False]
 
 
-@pytest.mark.parametrize("build", [draft_learner, eagle3_learner])
+@pytest.mark.parametrize("build", [draft_learner, eagle3_learner, block_learner])
 def test_loss_reaches_every_weight(target: Decoder, build: Callable[[Decoder], Learner]) -> None:
     learner = build(target)
 

@@ -54,7 +54,7 @@ def curve(place: Place) -> list[CurvePoint]:
     return msgspec.json.decode((place.out / "curve.json").read_bytes(), type=list[CurvePoint])
 
 
-@pytest.mark.parametrize("kind", ["draft", "eagle3"])
+@pytest.mark.parametrize("kind", ["draft", "eagle3", "block"])
 def test_run_learns_and_its_folders_load(
     tiny: TinyModels, new_settings: NewSettings, new_place: NewPlace, kind: str
 ) -> None:
@@ -78,7 +78,7 @@ def test_run_learns_and_its_folders_load(
         assert build_drafter(spec).info.kind == {"draft": "draft_model"}.get(kind, kind)
 
 
-@pytest.mark.parametrize("kind", ["draft", "eagle3"])
+@pytest.mark.parametrize("kind", ["draft", "eagle3", "block"])
 def test_resumed_run_ends_with_the_same_bits(
     new_settings: NewSettings, new_place: NewPlace, kind: str
 ) -> None:

@@ -34,19 +34,22 @@ def agreement(
 
     A scripted drafter forces every acceptance 0 … K, hits and misses, EOS inside a draft, stop strings, sampling, warm
     second turns, other K and fan-outs, with the draft model at work inside; then the drafter itself decodes. A line a
-    pattern, 2 to 3 minutes for the embedded pair on two CPU cores.
+    pattern, 2 to 3 minutes for the embedded pair on two CPU cores. A block drafter is put through SD alone.
     """
     from msgspec.structs import replace
 
     from specmon.core.checks.identify import subject_of
     from specmon.core.checks.markdown import agreement_markdown
     from specmon.core.checks.patterns import long_prompt, suite
+    from specmon.core.drafters.registry import drafts_blocks
     from specmon.core.models.source import open_model
     from specmon.core.paths import cache_dir
 
     config = lane.config("ssd")
     files = bench_files.report_files(out, name, force, benchmark="check-agreement")
     prepare([config])
+    if drafts_blocks(config.draft, config.target, cache_dir()):
+        config = replace(config, decoder="sd")
     [settled] = settle_lanes([config])
     bench_files.make_folder(files)
     subject = subject_of(settled, cache_dir())

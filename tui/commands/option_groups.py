@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from specmon.tui.commands import options
+from specmon.tui.commands import options, train_options
+from specmon.tui.commands.numbers import bounded
 
 if TYPE_CHECKING:
     from specmon.core.engine.messages import LaneConfig, Request
+    from specmon.core.training.config import Kind, TrainSettings
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,40 @@ class LookOptions:
     no_mouse: options.NoMouse = False
 
 
+@dataclass(frozen=True)
+class TrainOptions:
+    """What trainings of every kind take: where the run is, what it learns from, how long and on what."""
+
+    out: train_options.Out
+    target: options.Target = "smollm2"
+    data: train_options.Data = None
+    prompts: train_options.Prompts = None
+    tokens: train_options.Tokens = 50_000_000
+    row_tokens: train_options.RowTokens = 512
+    steps: train_options.Steps = 3000
+    batch_tokens: train_options.BatchTokens = 49_152
+    accept_weight: train_options.AcceptWeight = 0.0
+    devices: train_options.Devices = "auto"
+    seed: options.Seed = 0
+    resume: train_options.Resume = False
+
+    def settings(self, kind: Kind, learning_rate: float, **own: Any) -> TrainSettings:
+        """The checked options as a run's settings, beside those of its kind. Raises: UsageError."""
+        from specmon.core.training.config import TrainSettings
+
+        return TrainSettings(
+            kind=kind,
+            text=train_options.text_settings(self.target, self.row_tokens, self.prompts, self.seed),
+            tokens=bounded(self.tokens, "--tokens", 1),
+            steps=bounded(self.steps, "--steps", 1),
+            batch_tokens=bounded(self.batch_tokens, "--batch-tokens", 1),
+            learning_rate=train_options.positive(learning_rate, "--learning-rate"),
+            accept_weight=train_options.not_negative(self.accept_weight, "--accept-weight"),
+            seed=self.seed,
+            **own,
+        )
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of the groups among its parameters, as typer reads it."""
     hints = get_type_hints(command, include_extras=True)
@@ -113,6 +149,11 @@ def _spread(group: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        inspect.Parameter(
+            field.name,
+            kind,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
         for field in fields(group)
     ]

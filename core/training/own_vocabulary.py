@@ -1,0 +1,33 @@
+"""The vocabulary of a drafter that reads its target's features: the commonest of the target's tokens.
+
+Shapes: V the target's vocabulary, V' the drafter's; `draft_ids` [V'] int64 are the target's ids of it, ascending.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def commonest(counts_V: Tensor, size: int) -> Tensor:
+    """The ids of the `size` commonest tokens, ascending."""
+    return counts_V.topk(min(size, len(counts_V))).indices.sort().values
+
+
+def known(draft_ids: Tensor, vocab_size: int) -> Tensor:
+    """Which of the target's tokens can be proposed [V] bool."""
+    marks = torch.zeros(vocab_size, dtype=torch.bool, device=draft_ids.device)
+    marks[draft_ids] = True
+    return marks
+
+
+def stored_map(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
+    """The map to the target's ids as files hold it: `d2t` is what to add to an index, `t2d` marks the known tokens."""
+    offsets = draft_ids - torch.arange(len(draft_ids), device=draft_ids.device)
+    return {"d2t": offsets, "t2d": known(draft_ids, vocab_size)}
+
+
+def likeliest(hidden_BTD: Tensor, head_VD: Tensor) -> Tensor:
+    """The target's greedy choice after each token [B, T], row by row for the sake of memory."""
+    return torch.stack([F.linear(row.to(head_VD.dtype), head_VD).argmax(dim=-1) for row in hidden_BTD])
