@@ -79,6 +79,7 @@ def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane
     screen = pane("run", "--max-new-tokens", "12", "--record", str(kept))
     screen.wait_for("Press i")
     screen.press("i")
+    screen.wait_for("Enter send")
     screen.type("Count to three.")
     screen.press("Enter")
     shown = screen.wait_for("turn 1", "12 tokens")
