@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 # Without a GPU the kernels run in Triton's interpreter, which has to be said before anything imports Triton.
 if not any(Path("/dev").glob("nvidia[0-9]*")):
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+def pytest_collection_finish() -> None:
+    """Whoever needs Triton has imported it by now."""
+    if "TRITON_INTERPRET" in os.environ and "triton" in sys.modules:
+        from .triton_interpreter import replace_language_once_a_launch
+
+        replace_language_once_a_launch()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

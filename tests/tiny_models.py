@@ -132,6 +132,10 @@ class TinyModels:
 
         return self._once(f"{folder.name}-{name}", build)
 
+    def two_layers(self, family: str) -> Path:
+        """The first two layers of a target: a first and a last one, for kernels that are interpreted."""
+        return self.variant(self.target(family), "2-layers", num_hidden_layers=2)
+
     def with_eos(self, folder: Path, *eos_ids: int) -> Path:
         """A copy of `folder` whose turns end at any of `eos_ids`."""
         return self.variant(folder, f"eos{'-'.join(map(str, eos_ids))}", eos_token_id=list(eos_ids))

@@ -134,6 +134,7 @@ def test_more_tokens_than_a_pass_has_rows_are_fed_ahead(head: Eagle3Head, featur
     assert_same(found, wanted, 3)
 
 
+@pytest.mark.parametrize("head", ["qwen3"], indirect=True)  # buffers, the same for every head
 def test_without_guesses_nothing_is_kept_and_the_draft_is_the_same(
     head: Eagle3Head, features_of: Features
 ) -> None:
@@ -223,6 +224,7 @@ def test_ssd_on_kernels_proposes_what_ssd_in_steps_does(head: Eagle3Head, featur
         assert proposals[0].tokens == proposals[1].tokens
 
 
+@pytest.mark.parametrize("head", ["qwen3"], indirect=True)  # buffers, the same for every head
 def test_features_may_be_laid_out_otherwise(head: Eagle3Head, features_of: Features) -> None:
     features = features_of(TEXT, 0, 3)
     scattered = torch.zeros(3, 6 * HIDDEN).T[::2].T.copy_(features)
@@ -258,6 +260,7 @@ def test_stepper_refuses_tokens_without_features(head: Eagle3Head) -> None:
             whole.draft([1, 2], 1, features, 3, guesses=False)
 
 
+@pytest.mark.parametrize("head", ["qwen3"], indirect=True)  # buffers, the same for every head
 def test_warming_drafts_after_each_number_of_tokens(head: Eagle3Head, features_of: Features) -> None:
     """What it leaves in the cache is overwritten by the first turn."""
     warmed, fresh = (steppers(head)[0] for _ in range(2))

@@ -80,7 +80,8 @@ def pane(tmp_path: Path) -> Iterator[Callable[..., Pane]]:
     state, config = tmp_path / "state", tmp_path / "config"
     (state / "specmon").mkdir(parents=True)
     (state / "specmon" / "hint-seen").touch()
-    outside = {name: value for name, value in os.environ.items() if not name.startswith(("TMUX", "SSH_"))}
+    left_out = ("TMUX", "SSH_", "COLUMNS", "LINES")  # the last two would stand for the pane's own size
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     environment = {
         **outside,
         "XDG_STATE_HOME": str(state),

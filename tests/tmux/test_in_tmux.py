@@ -79,6 +79,7 @@ def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane
     screen = pane("run", "--max-new-tokens", "12", "--record", str(kept))
     screen.wait_for("Press i")
     screen.press("i")
+    screen.wait_for("Enter send")
     screen.type("Count to three.")
     screen.press("Enter")
     shown = screen.wait_for("turn 1", "12 tokens")
@@ -99,7 +100,7 @@ def test_run_decodes_a_typed_prompt_and_replays_to_the_same_text(pane: StartPane
 def test_run_that_is_ended_from_outside_keeps_its_recording(pane: StartPane, tmp_path: Path) -> None:
     kept = tmp_path / "kept.session"
     screen = pane("run", "-p", "Tell a long story.", "--max-new-tokens", "2000", "--record", str(kept))
-    screen.wait_for("τ", "· accepted", "round 2")
+    screen.wait_for("τ", "· accepted", "ms a round")
     screen.end_program()
     screen.wait_for("EXIT 143")
     with SessionReader.open(kept) as reader:

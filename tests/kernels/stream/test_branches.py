@@ -28,7 +28,7 @@ Build = Callable[[str], Transformer]
 @pytest.fixture
 def build(tiny: Any) -> Build:
     def model(family: str) -> Transformer:
-        file = HfFolder(tiny.target(family))
+        file = HfFolder(tiny.two_layers(family))
         return build_transformer(file, FP32, DEVICE, max_positions=700, progress=lambda what, part: None)
 
     return model

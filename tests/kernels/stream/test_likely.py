@@ -38,14 +38,14 @@ K = 2
 
 @pytest.fixture(scope="module")
 def streamed(tiny: Any) -> StreamedModel:
-    file = HfFolder(tiny.target("qwen3"))
+    file = HfFolder(tiny.two_layers("qwen3"))
     return StreamedModel(
         build_transformer(file, FP32, str(DEVICE), max_positions=700, progress=lambda what, part: None)
     )
 
 
 def cache(model: StreamedModel) -> KvCache:
-    made = KvCache.of(model.reference.config, n_slots=640, dtype=torch.float32, device=DEVICE)
+    made = KvCache.of(model.reference.config, n_slots=200, dtype=torch.float32, device=DEVICE)
     made.poison(0)
     return made
 
