@@ -5,6 +5,8 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests run in two processes, a file in one of them; where there are GPUs in one, which has them to itself.
+TEST_PROCESSES := $(if $(wildcard /dev/nvidia[0-9]*),0,2)
 
 .PHONY: help setup run test lint format kernels bench screenshots clean
 help:
@@ -23,7 +25,8 @@ lint: $(STAMP)  ## formatting, lint, types, import directions
 	$(BIN)/lint-imports
 
 test: setup lint  ## every check and the test suite
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --ignore tests/tmux
+	$(BIN)/pytest tests/tmux
 
 format: $(STAMP)  ## format and mend what can be mended
 	$(BIN)/ruff format .
