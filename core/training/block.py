@@ -10,7 +10,7 @@ Source: Chen et al. 2026, "DFlash" (features as keys and values of every layer, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.models.random_weights import head_config
 from specmon.core.training.corpus import Batch
-from specmon.core.training.forms import Decoder, Heads, Layer, Norm, apply, attend, rotations
-from specmon.core.training.learner import Loss, raw_config
+from specmon.core.training.forms import Decoder, Fuse, Heads, Layer, Norm, apply, attend, rotations
+from specmon.core.training.learner import Loss, put, raw_config
 from specmon.core.training.objective import distance
 from specmon.core.training.own_vocabulary import known, likeliest, stored_map
 
@@ -35,7 +35,7 @@ class _Body(nn.Module):
 
     def __init__(self, c: ModelConfig, n_taps: int, block_len: int) -> None:
         super().__init__()
-        self.fc = nn.Linear(n_taps * c.hidden_size, c.hidden_size, bias=False)
+        self.fc = Fuse(n_taps * c.hidden_size, c.hidden_size)
         self.hidden_norm = Norm(c.hidden_size, c.norm_eps)
         self.masks = nn.Embedding(block_len, c.hidden_size)
         self.layers = nn.ModuleList(Layer(c) for _ in range(c.n_layers))
@@ -114,8 +114,10 @@ class BlockLearner:
         self._taps, self._accept_weight = taps, accept_weight
 
     @torch.no_grad()
-    def begin(self, target: Decoder, seed: int) -> None:
+    def begin(self, target: Decoder, seed: int, sample: Batch) -> None:
         """Small random weights, masks as large as the target's embeddings; the target's own rows as the head."""
+        _, features = target(sample.tokens, sample.mask_BTT(), self._taps)
+        self.module.model.fc.measure(features[sample.answer])
         torch.manual_seed(seed)
         for module in self.module.modules():
             if isinstance(module, nn.Linear):
@@ -159,6 +161,9 @@ class BlockLearner:
             chosen = form.draft_ids[apply(form.lm_head, filled).argmax(dim=-1)]
             right[:, anchors] = chosen == ahead[:, anchors]
         return right
+
+    def take(self, tensors: Mapping[str, Tensor]) -> None:
+        put(tensors, self.module)
 
     def tensors(self) -> dict[str, Tensor]:
         tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}

@@ -34,7 +34,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Of a draft model: `hidden`, `layers`. Of an EAGLE-3 head: `draft_vocab`, `unroll` (steps of training-time test), `taps`
     (target layers whose input it reads; none: the published choice). Of a block drafter: `block_len`, `layers`,
-    `draft_vocab`, `taps`.
+    `draft_vocab`, `taps`. `start`: the folder of a drafter whose weights, and vocabulary, it begins with; "" for none.
     """
 
     kind: Kind
@@ -51,6 +51,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     unroll: int = 4
     taps: tuple[int, ...] = ()
     block_len: int = 8
+    start: str = ""
 
 
 _Settings = TypeVar("_Settings", bound=msgspec.Struct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.training.corpus import Batch
 from specmon.core.training.forms import Decoder
-from specmon.core.training.learner import Loss, raw_config
+from specmon.core.training.learner import Loss, put, raw_config
 from specmon.core.training.objective import distance
 
 _HEAD_DIM = 64
@@ -53,7 +54,7 @@ class DraftLearner:
         self._config, self._accept_weight = config, accept_weight
 
     @torch.no_grad()
-    def begin(self, target: Decoder, seed: int) -> None:
+    def begin(self, target: Decoder, seed: int, sample: Batch) -> None:
         """Small random layers, and the target's embedding along its main directions."""
         torch.manual_seed(seed)
         for module in self.module.modules():
@@ -79,6 +80,9 @@ class DraftLearner:
         chosen = torch.stack([F.linear(row, self.module.head_VD).argmax(dim=-1) for row in hidden])
         right = chosen == batch.tokens.roll(-1, 1)
         return torch.stack([right.roll(-k, 1) for k in range(draft_len)], dim=-1)
+
+    def take(self, tensors: Mapping[str, Tensor]) -> None:
+        put(tensors, self.module)
 
     def tensors(self) -> dict[str, Tensor]:
         return self.module.state_dict()

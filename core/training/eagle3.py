@@ -9,7 +9,7 @@ Source: Li et al. 2025, "EAGLE-3"; `core/drafters/eagle3.py` is the inference fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.models.random_weights import head_config
 from specmon.core.training.corpus import Batch
-from specmon.core.training.forms import Attention, Decoder, Heads, Mlp, Norm, apply, attend, rotations
-from specmon.core.training.learner import Loss, raw_config
+from specmon.core.training.forms import Attention, Decoder, Fuse, Heads, Mlp, Norm, apply, attend, rotations
+from specmon.core.training.learner import Loss, put, raw_config
 from specmon.core.training.objective import distance
 from specmon.core.training.own_vocabulary import known, likeliest, stored_map
 
@@ -46,7 +46,7 @@ class Head(nn.Module):
 
     def __init__(self, c: ModelConfig, n_taps: int, draft_ids: Tensor) -> None:
         super().__init__()
-        self.fc = nn.Linear(n_taps * c.hidden_size, c.hidden_size, bias=False)
+        self.fc = Fuse(n_taps * c.hidden_size, c.hidden_size)
         self.midlayer = _MidLayer(c)
         self.norm = Norm(c.hidden_size, c.norm_eps)
         self.lm_head = nn.Linear(c.hidden_size, len(draft_ids), bias=False)
@@ -95,8 +95,10 @@ class Eagle3Learner:
         return self.module.draft_ids
 
     @torch.no_grad()
-    def begin(self, target: Decoder, seed: int) -> None:
+    def begin(self, target: Decoder, seed: int, sample: Batch) -> None:
         """Small random weights; the target's own rows as the head."""
+        _, features = target(sample.tokens, sample.mask_BTT(), self._taps)
+        self.module.fc.measure(features[sample.answer])
         torch.manual_seed(seed)
         for module in self.module.modules():
             if isinstance(module, nn.Linear):
@@ -133,6 +135,9 @@ class Eagle3Learner:
             right.append(by_column.roll(1, 1))  # the draft after token r+1 starts in column r
         return torch.stack(right, dim=-1)
 
+    def take(self, tensors: Mapping[str, Tensor]) -> None:
+        put(tensors, self.module)
+
     def tensors(self) -> dict[str, Tensor]:
         tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}
         return tensors | stored_map(self._draft_ids, self._config.vocab_size)
@@ -152,19 +157,7 @@ def _attend_unrolled(fed: list[Heads], mask_BTT: Tensor) -> Tensor:
 
     Returns: [B, T, H, F].
     """
-    if len(fed) == 1:
-        return attend(fed[0], mask_BTT)
-    q = fed[-1].q.transpose(1, 2) * fed[-1].q.shape[-1] ** -0.5
-    each = q.shape[1] // fed[0].k.shape[2]
-    keys, values = (
-        [part.transpose(1, 2).repeat_interleave(each, dim=1) for part in parts]
-        for parts in ([heads.k for heads in fed], [heads.v for heads in fed])
-    )
-    shared = (q @ keys[0].transpose(2, 3)).masked_fill(~mask_BTT[:, None], float("-inf"))
-    own = [(q * key).sum(dim=-1, keepdim=True) for key in keys[1:]]
-    weights = torch.cat([shared, *own], dim=-1).float().softmax(dim=-1).to(q.dtype)
-    length = shared.shape[-1]
-    mixed = weights[..., :length] @ values[0]
-    for i, value in enumerate(values[1:]):
-        mixed = mixed + weights[..., length + i, None] * value
-    return mixed.transpose(1, 2)
+    own = torch.eye(mask_BTT.shape[1], dtype=torch.bool, device=mask_BTT.device).expand_as(mask_BTT)
+    keys, values = (torch.cat(parts, dim=1) for parts in zip(*((h.k, h.v) for h in fed), strict=True))
+    visible = torch.cat([mask_BTT, *(own for _ in fed[1:])], dim=2)
+    return attend(Heads(fed[-1].q, keys, values), visible)

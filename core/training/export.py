@@ -51,11 +51,12 @@ def stored(name: str, tensor: Tensor, *, int8: bool) -> dict[str, Tensor]:
 @torch.no_grad()
 def as_stored(learner: Learner, *, int8: bool) -> Learner:
     """A copy that computes with the numbers its file would hold."""
-    copy = deepcopy(learner)
-    for parameter in copy.module.parameters():
-        parts = stored("w", parameter, int8=int8)
-        value = parts["w"].float() * parts["w_scale"].float() if "w_scale" in parts else parts["w"].float()
-        parameter.copy_(value)
+    copy, numbers = deepcopy(learner), {}
+    for name, tensor in learner.tensors().items():
+        parts = stored(name, tensor, int8=int8)
+        scale = parts.get(f"{name}_scale")
+        numbers[name] = parts[name].float() if scale is None else parts[name].float() * scale.float()
+    copy.take(numbers)
     return copy
 
 

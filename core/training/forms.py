@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.tensors import TensorFile
-from specmon.kernels.rmsnorm.reference import rmsnorm
 from specmon.kernels.rope.reference import apply_rope
 
 Rotation = tuple[Tensor, Tensor]
@@ -42,7 +41,38 @@ class Norm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return rmsnorm(x, self.weight, self.eps)
+        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps)
+
+
+class Fuse(nn.Linear):
+    """A head's `fc` over features of several layers, whose sizes lie a hundredfold apart, in training form.
+
+    It is learnt on features scaled to about one, so that none is learnt faster than others. The scales are powers of two
+    and go into the weight exactly wherever it is stored: what a file or checkpoint holds works on the features as they are.
+    """
+
+    scale: Tensor
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features, bias=False)
+        self.register_buffer("scale", torch.ones(in_features), persistent=False)
+
+    def measure(self, features_NE: Tensor) -> None:
+        """Choose the scales by how large these features are, each by its median: a first token's are outliers."""
+        size_E = features_NE.abs().median(dim=0).values.clamp_min(2**-20)
+        self.scale.copy_(torch.exp2(-torch.log2(size_E).round()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x * self.scale)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}weight"] = destination[f"{prefix}weight"] * self.scale
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        name = f"{prefix}weight"
+        unscaled = {name: state_dict[name].to(self.scale.device) / self.scale}
+        super()._load_from_state_dict({**state_dict, **unscaled}, prefix, *others)
 
 
 class Attention(nn.Module):

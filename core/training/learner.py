@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -24,6 +25,10 @@ class Learner(Protocol):
     @property
     def module(self) -> nn.Module: ...
 
+    def begin(self, target: Decoder, seed: int, sample: Batch) -> None:
+        """Choose the weights it starts from. `sample`: text that it will learn from, or such as that."""
+        ...
+
     def loss(self, target: Decoder, batch: Batch) -> Loss:
         """How far its proposals are from the target."""
         ...
@@ -39,9 +44,20 @@ class Learner(Protocol):
         """What its file holds, under published names."""
         ...
 
+    def take(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with the weights that a file holds."""
+        ...
+
     def raw_config(self) -> dict[str, Any]:
         """Its config.json."""
         ...
+
+
+def put(tensors: Mapping[str, Tensor], module: nn.Module) -> None:
+    """Put what a file holds into the parameters of those names."""
+    module.load_state_dict(
+        {**module.state_dict(), **{name: tensors[name] for name, _ in module.named_parameters()}}
+    )
 
 
 def raw_config(c: ModelConfig, architecture: str) -> dict[str, Any]:

@@ -36,9 +36,12 @@ from specmon.core.training.loop import Training
 from specmon.core.training.own_vocabulary import commonest
 from specmon.core.training.ranks import Ranks, ranks_on
 from specmon.core.training.scripts import Script, scripts_of
+from specmon.core.training.start import Start
 from specmon.core.training.stopping import Stop, stop_on_signals
 
 FORMS = ("bf16", "int8")
+
+_SAMPLE_TOKENS = 16_384  # of text, by which features are measured
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ class _Plan:
     file: TensorFile
     scripts: tuple[Script, ...]
     taps: tuple[int, ...]
+    start: Start | None
 
 
 def _plan(settings: TrainSettings, place: Place) -> _Plan:
@@ -105,6 +109,7 @@ def _plan(settings: TrainSettings, place: Place) -> _Plan:
         file=source.file,
         scripts=scripts_of(settings.text, source.tokenizer(), config.served_context),
         taps=taps,
+        start=Start(Path(settings.start), settings.kind) if settings.start else None,
     )
 
 
@@ -116,7 +121,7 @@ def _prepare(plan: _Plan, place: Place, ranks: Ranks, watcher: Watcher) -> Train
         write_text(target, plan.scripts, settings.tokens, settings.text.seed, place.data, ranks, watcher)
     corpus = Corpus(read_text(place.data, settings.tokens), device)
     return Training(
-        learner=_learner(settings, plan.taps, target, corpus, device),
+        learner=_learner(plan, target, corpus, device),
         target=target,
         corpus=corpus,
         settings=settings,
@@ -126,17 +131,18 @@ def _prepare(plan: _Plan, place: Place, ranks: Ranks, watcher: Watcher) -> Train
     )
 
 
-def _learner(
-    settings: TrainSettings, taps: tuple[int, ...], target: Decoder, corpus: Corpus, device: torch.device
-) -> Learner:
+def _learner(plan: _Plan, target: Decoder, corpus: Corpus, device: torch.device) -> Learner:
+    settings, start, vocab_size = plan.settings, plan.start, target.config.vocab_size
     learner: DraftLearner | Eagle3Learner | BlockLearner
     if settings.kind == "draft":
         config = draft_config(target.config, settings.hidden, settings.layers)
         learner = DraftLearner(config, settings.accept_weight, device)
     else:
         common: dict[str, Any] = {
-            "taps": taps,
-            "draft_ids": commonest(corpus.counts(target.config.vocab_size), settings.draft_vocab),
+            "taps": plan.taps,
+            "draft_ids": start.draft_ids(vocab_size)
+            if start
+            else commonest(corpus.counts(vocab_size), settings.draft_vocab),
             "accept_weight": settings.accept_weight,
             "device": device,
         }
@@ -146,7 +152,9 @@ def _learner(
             learner = BlockLearner(
                 target.config, block_len=settings.block_len, layers=settings.layers, **common
             )
-    learner.begin(target, settings.seed)
+    learner.begin(target, settings.seed, corpus.held_out(_SAMPLE_TOKENS)[0])
+    if start:
+        start.put_into(learner)
     return learner
 
 

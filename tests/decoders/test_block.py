@@ -140,7 +140,7 @@ def by_heart(tiny: TinyModels, _pooled: Bench, tmp_path_factory: pytest.TempPath
         accept_weight=0.0,
         device=cpu,
     )
-    learner.begin(target, 1)
+    learner.begin(target, 1, Batch(tokens, torch.zeros_like(tokens), everything, everything))
     optimiser = torch.optim.AdamW(learner.module.parameters(), lr=3e-3)
     for step in range(300):
         batch = Batch(tokens, torch.zeros_like(tokens), everything, everything, turn=step)

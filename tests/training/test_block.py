@@ -31,7 +31,7 @@ def learner(target: Decoder) -> BlockLearner:
     learner = BlockLearner(
         target.config, taps=TAPS, draft_ids=ids, block_len=K, layers=2, accept_weight=0.0, device=CPU
     )
-    learner.begin(target, 1)
+    learner.begin(target, 1, batch(ONE))
     return learner
 
 
@@ -128,7 +128,7 @@ def test_loss_is_of_every_answered_place_behind_every_fourth_token(
         accept_weight=0.0,
         device=CPU,
     )
-    learner.begin(target, 1)
+    learner.begin(target, 1, batch(ONE))
     weights = [0.8**i for i in range(K)]
 
     def counted(length: int, first: int) -> float:

@@ -26,14 +26,14 @@ K = 4
 
 def draft_learner(target: Decoder) -> Learner:
     learner = DraftLearner(draft_config(target.config, 64, 2), 0.0, CPU)
-    learner.begin(target, 1)
+    learner.begin(target, 1, row(TEXT))
     return learner
 
 
 def eagle3_learner(target: Decoder) -> Learner:
     ids = torch.arange(0, target.config.vocab_size, 2)
     learner = Eagle3Learner(target.config, taps=TAPS, draft_ids=ids, unroll=4, accept_weight=0.5, device=CPU)
-    learner.begin(target, 1)
+    learner.begin(target, 1, row(TEXT))
     return learner
 
 
@@ -42,7 +42,7 @@ def block_learner(target: Decoder) -> Learner:
     learner = BlockLearner(
         target.config, taps=TAPS, draft_ids=ids, block_len=6, layers=2, accept_weight=0.5, device=CPU
     )
-    learner.begin(target, 1)
+    learner.begin(target, 1, row(TEXT))
     return learner
 
 

@@ -106,6 +106,7 @@ class TrainOptions:
     accept_weight: train_options.AcceptWeight = 0.0
     devices: train_options.Devices = "auto"
     seed: options.Seed = 0
+    start: train_options.From = None
     resume: train_options.Resume = False
 
     def settings(self, kind: Kind, learning_rate: float, **own: Any) -> TrainSettings:
@@ -121,6 +122,7 @@ class TrainOptions:
             learning_rate=train_options.positive(learning_rate, "--learning-rate"),
             accept_weight=train_options.not_negative(self.accept_weight, "--accept-weight"),
             seed=self.seed,
+            start=str(self.start or ""),
             **own,
         )
 

@@ -40,6 +40,14 @@ AcceptWeight = Annotated[
 Devices = Annotated[
     str, typer.Option(metavar="D[,D…]", help="auto (every GPU, else the CPU), or cuda:0,cuda:1 or cpu.")
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FOLDER",
+        help="Begin with the weights and the vocabulary of this drafter, not with random ones.",
+    ),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the settings that --out was begun with.")]
 Layers = Annotated[int, typer.Option(metavar="N", help="Its layers.")]
 DraftVocab = Annotated[
