@@ -125,6 +125,16 @@ async def test_record_is_sent_before_loading(live_app: LiveApp, engine: FakeEngi
         assert engine.commands[0] == Record(path="/r/a.session", force=True)
 
 
+async def test_what_is_typed_right_behind_i_is_in_the_prompt(live_app: LiveApp, engine: FakeEngine) -> None:
+    """As when text is pasted key by key: nothing of it is taken for a command, an i in it is a letter."""
+    async with live_app().run_test(size=SIZE) as pilot:
+        monitor = await settle(pilot)
+        for letter in "iTwist it":
+            pilot.app.post_message(Key("space" if letter == " " else letter, letter))
+        await settle(pilot)
+        assert monitor.prompt.text == "Twist it"
+
+
 async def test_prompt_takes_command_keys_as_text(live_app: LiveApp, engine: FakeEngine) -> None:
     typed = "".join(sorted(set(string.ascii_letters + string.digits + ",.[]{}-+=?/ ")))
     async with live_app().run_test(size=SIZE) as pilot:

@@ -47,12 +47,13 @@ def key(
     section: str,
     shown: str | None = None,
     hint: bool = False,
+    at_once: bool = False,
 ) -> Binding:
     """One binding.
 
     `keys` are single characters or Textual key names separated by spaces; `shown` is how they are written (as
     typed if None); `label` stands in the hint row if `hint`; `help` is the sentence in the help. Its id is the
-    name under which a user's config gives it other keys.
+    name under which a user's config gives it other keys. `at_once`: it acts before a key that follows is told where to go.
     """
     names = ",".join(_NAMES.get(name, name) for name in keys.split())
     return Binding(
@@ -61,6 +62,7 @@ def key(
         label,
         show=hint,
         key_display=shown or keys,
+        priority=at_once,
         tooltip=help,
         group=Binding.Group(section),
         id=action_name(action),

@@ -73,7 +73,14 @@ class MonitorScreen(Cockpit):
     """Drives the engine through `feed`: one request at a time on lane 0."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        key("i", "prompt", "type", "type a prompt; Enter sends it, Esc keeps the text", section="Request"),
+        key(
+            "i",
+            "prompt",
+            "type",
+            "type a prompt; Enter sends it, Esc keeps the text",
+            section="Request",
+            at_once=True,  # what is typed right behind it belongs into the prompt
+        ),
         key(
             "space",
             "freeze",
@@ -270,8 +277,11 @@ class MonitorScreen(Cockpit):
         if self.phase == "dead":
             self.say("the engine is gone; ctrl+r starts it again", "warning")
             return
-        self.prompt.focus()
+        self.set_focus(self.prompt)
         self.rearrange()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "prompt" or not self.prompt.has_focus
 
     def on_prompt_left(self) -> None:
         self.set_focus(None)
