@@ -32,11 +32,8 @@ class Placement(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
-    """R rows that follow each other from position `start`, each attending to everything up to itself.
-
-    Every row is computed as if it were alone, so that its bits do not depend on R (AR, verification, drafting).
-    """
+class _Consecutive:
+    """R rows that follow each other from position `start`."""
 
     start: int
     n_rows: int
@@ -44,6 +41,13 @@ class Rows:
     @property
     def positions(self) -> slice:
         return slice(self.start, self.start + self.n_rows)
+
+
+class Rows(_Consecutive):
+    """R rows that follow each other from position `start`, each attending to everything up to itself.
+
+    Every row is computed as if it were alone, so that its bits do not depend on R (AR, verification, drafting).
+    """
 
     def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
         keys, values = append(kv, layer, self.start, k_RGD, v_RGD)
@@ -51,16 +55,8 @@ class Rows:
         return attend_rows(q_RHD.to(keys.dtype), keys, values, lengths)
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(_Consecutive):
     """A chunk of a prompt from position `start`: causal attention in one call. Its bits depend on (start, n_rows)."""
-
-    start: int
-    n_rows: int
-
-    @property
-    def positions(self) -> slice:
-        return slice(self.start, self.start + self.n_rows)
 
     def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
         keys, values = append(kv, layer, self.start, k_RGD, v_RGD)
@@ -68,19 +64,11 @@ class Chunk:
         return attend_prefill(q_RHD.to(keys.dtype), keys[:end], values[:end], self.start)
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(_Consecutive):
     """R rows that follow each other from position `start`, each attending to all before them and to all of them.
 
     Used for drafts, whose bits need not match any other way of computing them.
     """
-
-    start: int
-    n_rows: int
-
-    @property
-    def positions(self) -> slice:
-        return slice(self.start, self.start + self.n_rows)
 
     def attend(self, kv: KvCache, layer: int, q_RHD: Tensor, k_RGD: Tensor, v_RGD: Tensor) -> Tensor:
         keys, values = append(kv, layer, self.start, k_RGD, v_RGD)
