@@ -35,5 +35,12 @@ class Fp8Linear:
 
     def __call__(self, x_RK: Tensor) -> Tensor:
         """Multiply R rows. Shapes: x_RK [R, K] -> [R, N] bf16."""
-        y_RN = F.linear(x_RK.bfloat16(), self.weight.bfloat16()).float() * self.scale
+        y_RN = F.linear(x_RK.bfloat16(), self._widened()).float() * self.scale
         return (y_RN if self.bias is None else y_RN + self.bias.float()).bfloat16()
+
+    def _widened(self) -> Tensor:
+        if self.weight.device.type == "cpu":
+            return self.weight.bfloat16()
+        from specmon.kernels.quantise.widen import widen  # Triton is imported only where it is used
+
+        return widen(self.weight)

@@ -49,6 +49,7 @@ INTENTS: dict[str, Intent] = {
     "prompt_rope_kernel": Intent(),
     "prompt_attend_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
     "prompt_swiglu_kernel": Intent(),
+    "widen_kernel": Intent(),
     "draw_kernel": Intent(),
     "drawn_kernel": Intent(),
     "accept_chain_kernel": Intent(),
