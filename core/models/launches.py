@@ -23,6 +23,7 @@ from specmon.kernels.registry import TRITON
 
 ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless told not to
 _FEATURES = 3 * 576  # a row's, of an EAGLE-3 head for a small target
+_LIKELY = 17  # tokens after a place, where one outcome may get all of 16 branches
 _LAYERS = 2  # the first, and one that looks like all others
 
 
@@ -95,7 +96,7 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
                 passes.branches(_branches(n_rows, start), 2)
                 drafted = passes.chain([0] * n_rows, start, 2, logits=True)
                 assert drafted.logits_SV is not None
-                passes.likely(torch.split(drafted.logits_SV, 1), 0, start, 3)
+                passes.likely(torch.split(drafted.logits_SV, 1), 0, start, _LIKELY)
                 for logits in (False, True):
                     passes.rows([0] * n_rows, start, (), logits=logits)
                     passes.chain([0] * n_rows, start, 2, logits=logits)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specmon.core.models.passes import MAX_ROWS, Pick
 from specmon.kernels.attention.split import UNTILED, Merge, merge_for
+from specmon.kernels.head.likely import MOST, LikelyRows
 from specmon.kernels.head.reference import top_rows
 from specmon.kernels.stream.launch import gather, pick
 
@@ -43,7 +44,8 @@ class LikelyTokens:
     """
 
     def __init__(self, n_tokens: int, device: torch.device, names: Tensor | None = None) -> None:
-        self._n_tokens, self._names, self._pinned = n_tokens, names, device.type == "cuda"
+        self._n_tokens, self._names, self._device = n_tokens, names, device
+        self._pinned = device.type == "cuda"
         self.rows = torch.zeros(MAX_ROWS, n_tokens, device=device)
         self._addresses = torch.zeros(MAX_ROWS, dtype=torch.int64, pin_memory=self._pinned)
         self._addresses_here = self._addresses.numpy()
@@ -67,6 +69,8 @@ class LikelyTokens:
             self._tokens = torch.zeros(shape, dtype=torch.int64, pin_memory=self._pinned)
             self._probs = torch.zeros(shape, pin_memory=self._pinned)
             self._tokens_here, self._probs_here = self._tokens.numpy(), self._probs.numpy()
+            few = count <= MOST
+            self._best = LikelyRows(self._n_tokens, count, self._device, self._names) if few else None
 
     def enqueue(self, n_seen: int, n_rows: int) -> Tensor:
         """Queue it: fetch the first `n_seen` rows, and find the likeliest tokens of `n_rows`.
@@ -75,6 +79,8 @@ class LikelyTokens:
         """
         if n_seen:
             gather(self._addresses, self.rows, n_seen)
+        if self._best is not None:
+            return self._best(self.rows, n_rows, self._tokens, self._probs)
         index, probs = top_rows(self.rows[:n_rows], self.count)
         tokens = index if self._names is None else self._names[index]
         self._tokens[:n_rows].copy_(tokens, non_blocking=True)

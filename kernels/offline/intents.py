@@ -42,6 +42,8 @@ INTENTS: dict[str, Intent] = {
     "head_kernel": _WEIGHTS,
     "winner_kernel": Intent(),
     "gather_kernel": Intent(),
+    "likely_tiles_kernel": Intent(),
+    "likely_kernel": Intent(),
     "collect_kernel": Intent(),
     "pick_kernel": Intent(),
     "pair_kernel": Intent(),

@@ -1,4 +1,4 @@
-"""Likely tokens after each place of a line in one piece: what single rows and the library's top-k give, bit for bit."""
+"""Likely tokens after each place of a line in one piece: what single rows give, bit for bit, and the library's top-k."""
 
 from __future__ import annotations
 
@@ -59,10 +59,14 @@ class Stepwise(StreamedPasses):
             logits = self.rows([token], position, (), logits=True).logits_RV
             assert logits is not None
             rows.append(logits.clone())
-        tokens, probs = top_rows(torch.cat(rows), count)
-        return LikelyOut(
-            tokens=tokens.tolist(), probs=probs.tolist(), logits_PV=torch.cat(rows), launches=None
-        )
+        found = LikelyTokens(rows[0].shape[1], DEVICE)
+        found.rows[: len(rows)] = torch.cat(rows)
+        found.start_at([], count)
+        found.enqueue(0, len(rows))
+        if DEVICE.type == "cuda":
+            torch.cuda.synchronize()
+        tokens, probs = found.here(len(rows), count)
+        return LikelyOut(tokens=tokens, probs=probs, logits_PV=torch.cat(rows), launches=None)
 
     def likely_branches(
         self,
@@ -95,7 +99,50 @@ def test_rows_are_gathered_from_wherever_they_lie() -> None:
     assert not out[3:].any()
 
 
-def test_likely_tokens_are_the_librarys(streamed: StreamedModel) -> None:
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(
+    ("n_tokens", "count", "n_rows"), [(7, 7, 1), (2048, 1, 3), (2049, 17, 16), (5000, 32, 5), (300, 40, 2)]
+)
+def test_likely_tokens_are_the_librarys(n_tokens: int, count: int, n_rows: int, named: bool) -> None:
+    """Over a tile's border, as many as there are, more than the kernel finds; some logits far away from the others."""
+    torch.manual_seed(n_tokens)
+    names = torch.randperm(n_tokens).to(DEVICE) if named else None
+    likely = LikelyTokens(n_tokens, DEVICE, names)
+    likely.rows[:n_rows] = 9 * torch.randn(n_rows, n_tokens, device=DEVICE)
+    likely.rows[0, n_tokens // 2] = 200.0
+    index, wanted = top_rows(likely.rows[:n_rows], count)
+    likely.start_at([], count)
+
+    there = likely.enqueue(0, n_rows)
+
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+    tokens, probs = likely.here(n_rows, count)
+    assert tokens == (index if names is None else names[index]).tolist()
+    assert there.tolist() == tokens
+    torch.testing.assert_close(torch.tensor(probs), wanted.cpu(), rtol=1e-5, atol=1e-9)
+
+
+def test_of_equal_logits_the_lower_token_comes_first() -> None:
+    likely = LikelyTokens(4100, DEVICE)
+    likely.rows[0] = 0.0
+    likely.rows[0, [5, 2047, 2048, 4099]] = 1.0
+    likely.start_at([], 6)
+
+    assert likely.enqueue(0, 1).tolist() == [[5, 2047, 2048, 4099, 0, 1]]
+
+
+def test_logits_that_are_no_numbers_name_tokens_there_are() -> None:
+    likely = LikelyTokens(300, DEVICE)
+    likely.rows[0] = float("nan")
+    likely.start_at([], 3)
+
+    found = likely.enqueue(0, 1)
+
+    assert bool(((found >= 0) & (found < 300)).all())
+
+
+def test_likely_tokens_are_those_of_single_rows(streamed: StreamedModel) -> None:
     """After a draft, after each batch of branches, and with nothing left to feed."""
     whole, stepwise = (
         begun(StreamedPasses(streamed, cache(streamed))),
