@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specmon.core.decoders.check import check_config
-from specmon.core.drafters.registry import check_drafter, refuse_drafter
+from specmon.core.decoders.check import check_config, check_tree_drafter
+from specmon.core.drafters.registry import check_drafter, refuse_drafter, resolve_name
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.hardware import Machine, ResolvedDevices, resolve_devices, target_devices
 from specmon.core.models.recipe import resolve_recipe
@@ -36,6 +36,8 @@ def settle(config: LaneConfig, machine: Machine, cache_dir: Path) -> Settled:
     n_devices = len(target_devices(devices.names))
     recipe = resolve_recipe(config.recipe, devices.names[0], target.file, config.backend, n_devices=n_devices)
     if config.decoder != "ar":
+        if config.draft_nodes:
+            check_tree_drafter(resolve_name(config.draft, config.target))
         check_drafter(config.draft, config.target, target, branches=config.decoder == "ssd")
     return Settled(
         config=config,
