@@ -1,7 +1,8 @@
 """Run the headless main job on the embedded model and hold its promises against the output.
 
 AR, SD and SSD must give the same tokens; SD must gain from its draft, SSD must hit and overlap; each
-recording must check and replay to the JSON of the live run. Needs `specmon` beside the Python that runs this.
+recording must check and replay to the JSON of the live run; every check of `specmon check` must pass. Needs `specmon`
+beside the Python that runs this.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 SPECMON = Path(sys.executable).with_name("specmon")
 PROMPT = "Write a Python function that merges two sorted lists."
 MAX_NEW_TOKENS = "96"
+#: Each check's options: two drafted tokens and a part of the text, for two minutes in all on two cores.
+CHECKS = {"agreement": ("--draft-len", "2"), "reference": (), "quality": ("--tokens", "512")}
 
 
 def specmon(*args: str) -> str:
@@ -39,6 +42,12 @@ def decode(decoder: str, folder: Path) -> dict[str, Any]:
     return live
 
 
+def passes(check: str) -> bool:
+    """Whether one check passes; its report goes to our standard output."""
+    done = subprocess.run([SPECMON, "check", check, *CHECKS[check]], stdin=subprocess.DEVNULL, check=False)
+    return done.returncode == 0
+
+
 def expect(what: str, holds: bool) -> None:
     """Report one promise; a broken one ends the run."""
     print(f"{'ok' if holds else 'BROKEN':<7}{what}", flush=True)
@@ -58,6 +67,8 @@ def main() -> None:
     race = json.loads(specmon("race", "--plain", "--json", "-p", PROMPT, "--max-new-tokens", MAX_NEW_TOKENS))
     expect("race: all lanes are equal", race["equal"] is True)
     expect("race: the lanes give the run's tokens", race["lanes"][0]["tokens"] == ar["tokens"])
+    for check in CHECKS:
+        expect(f"check {check} passes", passes(check))
 
 
 if __name__ == "__main__":

@@ -37,12 +37,14 @@ class PatternResult(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     hits: int | None
     fault: str | None
+    draft_nodes: int = 0
 
     @property
     def lane(self) -> str:
-        """ "SSD K4 fan 1, scripted"."""
+        """ "SSD K4 fan 1, scripted" or "SD K4 tree 9"."""
         fan = f" fan {self.fan_out}" if self.fan_out else ""
-        return f"{self.decoder.upper()} K{self.draft_len}{fan}{', scripted' if self.scripted else ''}"
+        tree = f" tree {self.draft_nodes}" if self.draft_nodes else ""
+        return f"{self.decoder.upper()} K{self.draft_len}{fan}{tree}{', scripted' if self.scripted else ''}"
 
 
 class Agreement:
@@ -125,6 +127,7 @@ class Agreement:
             rounds=sum(len(turn.rounds) for turn in found),
             hits=sum(turn.hits for turn in found) if ssd else None,
             fault=fault,
+            draft_nodes=lane.config.draft_nodes,
         )
 
     def _expected(self, ar: DecodeLane, pattern: Pattern) -> list[tuple[Request, Decoded]]:

@@ -24,5 +24,6 @@ def subject_of(lane: Settled, cache_dir: Path) -> Subject:
         backend=recipe.backend,
         devices=device_kinds(names),
         code=code_state(),
+        trees=config.draft_nodes > 0,
     )
     return subject.of_target if config.decoder == "ar" else subject

@@ -81,7 +81,7 @@ def long_prompt(tokenizer: Tokenizer, context_length: int) -> str:
 def suite(config: LaneConfig, long: str) -> list[Lane]:
     """Lanes for the target, drafter, recipe and devices of `config`, its draft_len K and its fan-out.
 
-    Those of SSD are left out where `config` itself is of SD.
+    Those of SSD are left out where `config` itself is of SD. Where it drafts trees its own drafter does, a script never.
 
     Args:
         long: a prompt of several chunks.
@@ -91,7 +91,8 @@ def suite(config: LaneConfig, long: str) -> list[Lane]:
     def lane(
         decoder: Decoder, patterns: Sequence[Pattern], *, scripted: bool = False, **changes: Any
     ) -> Lane:
-        changed = msgspec.structs.replace(config, decoder=decoder, **changes)
+        nodes = 0 if scripted else config.draft_nodes
+        changed = msgspec.structs.replace(config, decoder=decoder, draft_nodes=nodes, **changes)
         return Lane(config=changed, scripted=scripted, patterns=tuple(patterns))
 
     single: dict[str, Any] = {"draft_len": MAX_DRAFT_LEN, "fan_out": (1,), "branch_budget": None}

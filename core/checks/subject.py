@@ -10,7 +10,7 @@ Kind = Literal["agreement", "reference", "quality"]
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a lane's numbers, its decoder, K and fan-out aside.
+    """What decides a lane's numbers, its decoder, K and fan-out aside. `trees`: whether drafts are trees.
 
     target: fingerprint of its weights. draft: its name and, for a model, the fingerprint; None where nothing drafts.
     backend: with its version. devices: their kinds, the target's first ("cuda", "cuda"). code: of `code_state`.
@@ -22,11 +22,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     devices: tuple[str, ...]
     code: str
+    trees: bool = False
 
     @property
     def of_target(self) -> Subject:
         """The target alone: what `reference` and `quality` look at."""
-        return msgspec.structs.replace(self, draft=None, devices=self.devices[:1])
+        return msgspec.structs.replace(self, draft=None, trees=False, devices=self.devices[:1])
 
 
 def speaks_for(kind: Kind, checked: Subject, lane: Subject) -> bool:

@@ -42,9 +42,14 @@ def _check_tree(config: LaneConfig) -> None:
         )
     if config.decoder == "ssd":
         raise UsageError("SSD drafts chains, not trees.", "Leave out --draft-nodes, or use --decoder sd.")
-    if config.draft.partition(":")[0] in ("ngram", "suffix", "hybrid", "scripted"):
+    check_tree_drafter(config.draft)
+
+
+def check_tree_drafter(draft: str) -> None:
+    """Raises: UsageError where the drafter of that name drafts no trees."""
+    if draft.partition(":")[0] in ("ngram", "suffix", "hybrid", "scripted"):
         raise UsageError(
-            f"--draft {config.draft} drafts chains, not trees.", "Leave out --draft-nodes, or give a model."
+            f"--draft {draft} drafts chains, not trees.", "Leave out --draft-nodes, or give a model."
         )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specmon.core.decoders.check import check_config
-from specmon.core.drafters.registry import check_drafter, is_block, is_head
+from specmon.core.decoders.check import check_config, check_tree_drafter
+from specmon.core.drafters.registry import check_drafter, refuse_drafter, resolve_name
 from specmon.core.engine.messages import LaneConfig
-from specmon.core.errors import UsageError
 from specmon.core.hardware import Machine, ResolvedDevices, resolve_devices, target_devices
 from specmon.core.models.recipe import resolve_recipe
 from specmon.core.models.source import open_model
@@ -33,12 +32,12 @@ def settle(config: LaneConfig, machine: Machine, cache_dir: Path) -> Settled:
     check_config(config)
     devices = resolve_devices(config.devices, machine)
     target = open_model(config.target, cache_dir)
-    if is_head(target.file) or is_block(target.file):
-        kind = "an EAGLE-3 head" if is_head(target.file) else "a block drafter"
-        raise UsageError(f"{target.label} is {kind}, no model by itself.", "Give it with --draft.")
+    refuse_drafter(target)
     n_devices = len(target_devices(devices.names))
     recipe = resolve_recipe(config.recipe, devices.names[0], target.file, config.backend, n_devices=n_devices)
     if config.decoder != "ar":
+        if config.draft_nodes:
+            check_tree_drafter(resolve_name(config.draft, config.target))
         check_drafter(config.draft, config.target, target, branches=config.decoder == "ssd")
     return Settled(
         config=config,

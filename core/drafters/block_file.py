@@ -43,7 +43,10 @@ def load_block_drafter(
             "Choose a drafter trained for this target.",
         )
     taps, to_target = _tap_layers(file, target), _to_target(file, target.vocab_size)
-    block_len = file.read("model.masks.weight").data.numel() // hidden
+    masks = file.read("model.masks.weight").data
+    block_len = masks.numel() // hidden
+    if not masks.numel():
+        raise SpecmonError(f"{file.where} has no masks (model.masks.weight), so it drafts nothing.")
     builder = Builder(file, recipe, device)
     return BlockModel(
         config=config,

@@ -8,7 +8,6 @@ Source: tensor names of SafeAILab/EAGLE, vllm-project/speculators and sgl-projec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from specmon.core.drafters.eagle3 import Eagle3Head
 from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
+from specmon.core.models.json_fields import table, whole_numbers
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.tensors import Stored, TensorFile
 
@@ -62,17 +62,20 @@ class PublishedHead:
     def read(self, name: str) -> Stored:
         return self._file.read(self._stored_as.get(name, name))
 
-    def shape(self, name: str) -> tuple[int, ...]:
+    def _shape(self, name: str, n_dims: int = 2) -> tuple[int, ...]:
         if name not in self._stored_as:
             raise SpecmonError(f"{self.where} has no tensor {name}.", "It is not a complete model.")
-        return self._file.shape(self._stored_as[name])
+        shape = self._file.shape(self._stored_as[name])
+        if len(shape) != n_dims or 0 in shape:
+            raise SpecmonError(f"{self.where} stores {name} as {list(shape)}, which is no shape of a head's.")
+        return shape
 
     @cached_property
     def config(self) -> ModelConfig:
         """The layer's shape as its tensors have it; head size, RoPE and the like are the card's."""
         card, rows = (
             self._file.config,
-            {p: self.shape(f"{_LAYER}.self_attn.{p}_proj.weight")[0] for p in "qk"},
+            {p: self._shape(f"{_LAYER}.self_attn.{p}_proj.weight")[0] for p in "qk"},
         )
         head_dim = card.head_dim if rows["q"] % card.head_dim == 0 else rows["q"] // card.n_heads
         if rows["q"] % head_dim or rows["k"] % head_dim:
@@ -82,9 +85,9 @@ class PublishedHead:
             )
         return replace(
             card,
-            vocab_size=self.shape("t2d")[0] if "t2d" in self.names() else card.vocab_size,
-            hidden_size=self.shape("norm.weight")[0],
-            intermediate_size=self.shape(f"{_LAYER}.mlp.gate_proj.weight")[0],
+            vocab_size=self._shape("t2d", 1)[0] if "t2d" in self.names() else card.vocab_size,
+            hidden_size=self._shape("norm.weight", 1)[0],
+            intermediate_size=self._shape(f"{_LAYER}.mlp.gate_proj.weight")[0],
             n_layers=1,
             n_heads=rows["q"] // head_dim,
             n_kv_heads=rows["k"] // head_dim,
@@ -104,8 +107,8 @@ class PublishedHead:
     @property
     def named_layers(self) -> tuple[int, ...] | None:
         """The layers whose features the card asks for, None where it names none."""
-        named: Sequence[int] | None = self._card("eagle_aux_hidden_state_layer_ids")
-        return tuple(int(i) for i in named) if named else None
+        key = "eagle_aux_hidden_state_layer_ids"
+        return whole_numbers({key: self._card(key)}, key, self.where) or None
 
     def tap_layers(self, target: ModelConfig) -> tuple[int, ...]:
         """Target layers whose input feeds the head: the card's, else the usual ones.
@@ -113,9 +116,13 @@ class PublishedHead:
         Raises: SpecmonError for a layer that the target does not have, or where `fc` reads another number of features.
         """
         taps, n_layers = self.named_layers or usual_layers(target.n_layers), target.n_layers
-        width = self.shape("fc.weight")[1]
+        width = self._shape("fc.weight")[1]
         if width % target.hidden_size:
-            raise self.misfit(target)
+            raise SpecmonError(
+                f"{self.where} has an fc that reads {width} numbers, which are no features of a target of hidden size "
+                f"{target.hidden_size}.",
+                "Choose a head trained for this target.",
+            )
         if width != len(taps) * target.hidden_size:
             raise SpecmonError(
                 f"{self.where} asks for features of layers {list(taps)}; its fc reads "
@@ -148,7 +155,7 @@ class PublishedHead:
         `d2t` is what to add to an index, or was taken for the id itself; `t2d`, which marks the target tokens that the
         head knows, tells which. Without either the head has the target's own vocabulary.
         """
-        names, n_own = self.names(), self.shape("lm_head.weight")[0]
+        names, n_own = self.names(), self._shape("lm_head.weight")[0]
         marked = self.read("t2d").data.nonzero().flatten() if "t2d" in names else None
         if "d2t" not in names:
             ids = torch.arange(n_own) if marked is None and n_own == vocab_size else marked
@@ -171,7 +178,7 @@ class PublishedHead:
 
     def _card(self, field: str) -> Any:
         """A field of the card or of its `eagle_config`."""
-        own = self.raw_config.get("eagle_config") or {}
+        own = table(self.raw_config, "eagle_config", self.where)
         return own.get(field, self.raw_config.get(field))
 
 

@@ -109,6 +109,13 @@ def check_drafter(draft: str, name: str, target: Source, *, branches: bool = Fal
     _of_same_vocabulary(source, target)
 
 
+def refuse_drafter(target: Source) -> None:
+    """Raises: UsageError where `target` is no model by itself, but a head or a block drafter."""
+    if is_head(target.file) or is_block(target.file):
+        kind = "an EAGLE-3 head" if is_head(target.file) else "a block drafter"
+        raise UsageError(f"{target.label} is {kind}, no model by itself.", "Give it with --draft.")
+
+
 def drafts_blocks(draft: str, target: str, cache_dir: Path) -> bool:
     """Whether a block drafter is what `draft` names. Raises: SpecmonError or UsageError, as `open_model`."""
     model = model_of(resolve_name(draft, target), target)

@@ -7,15 +7,15 @@ from pathlib import Path
 from specmon.core.engine.messages import Refused
 from specmon.core.errors import SpecmonError
 
+LESS_MEMORY = "Use a smaller model, or free memory and try again."
+
 
 def refusal(of: str, error: BaseException, *, log: Path) -> Refused:
     """The answer to a command that failed; what the user cannot mend points at the log."""
     if isinstance(error, SpecmonError):
         return Refused(of=of, message=error.message, hint=error.hint, exit_code=error.exit_code)
-    if _is_out_of_memory(error):
-        return Refused(
-            of=of, message=sentence(error), hint="Use a smaller model, or free memory and try again."
-        )
+    if is_out_of_memory(error):
+        return Refused(of=of, message=sentence(error), hint=LESS_MEMORY)
     return Refused(of=of, message=sentence(error), hint=f"The traceback is in {log}.")
 
 
@@ -23,7 +23,7 @@ def sentence(error: BaseException) -> str:
     """One sentence on what happened."""
     if isinstance(error, SpecmonError):
         return str(error)
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return "Memory ran out."
     said = " ".join(str(error).split())
     return (
@@ -31,7 +31,7 @@ def sentence(error: BaseException) -> str:
     )
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """torch raises its own kind on a GPU, and a plain RuntimeError that names its allocator on a CPU."""
     return (
         isinstance(error, MemoryError)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specmon.core.errors import SpecmonError
+from specmon.core.models.json_fields import items, number, table, whole_number, whole_numbers
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 LONGEST_CONTEXT = 32_768
@@ -72,44 +73,37 @@ def config_from_hf(raw: dict[str, Any], where: str) -> ModelConfig:
 
     Args:
         raw: the parsed file. where: its path, for messages.
-    Raises: SpecmonError for an architecture or a feature that is not supported, or a field that is missing.
+    Raises: SpecmonError for an architecture or a feature that is not supported, or a field that is missing or of a wrong
+        kind.
     """
-    family, raw = _family(raw, where), {**raw, **(raw.get("transformer_layer_config") or {})}
-    try:
-        n_heads = int(raw["num_attention_heads"])
-        hidden = int(raw["hidden_size"])
-        config = ModelConfig(
-            family=family,
-            vocab_size=int(raw["vocab_size"]),
-            hidden_size=hidden,
-            intermediate_size=int(raw["intermediate_size"]),
-            n_layers=int(raw["num_hidden_layers"]),
-            n_heads=n_heads,
-            n_kv_heads=int(raw.get("num_key_value_heads") or n_heads),
-            head_dim=int(raw.get("head_dim") or hidden // max(1, n_heads)),
-            norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-            rope=_rope_from_hf(raw, where),
-            context_length=int(raw.get("max_position_embeddings", 4096)),
-            tied_head=bool(raw.get("tie_word_embeddings", False)),
-            qkv_bias=family == "qwen2" or bool(raw.get("attention_bias", False)),
-            o_bias=family != "qwen2" and bool(raw.get("attention_bias", False)),
-            mlp_bias=bool(raw.get("mlp_bias", False)),
-            qk_norm=family == "qwen3",
-            eos_ids=_ids(raw.get("eos_token_id")),
-            bos_id=next(iter(_ids(raw.get("bos_token_id"))), None),
-        )
-    except KeyError as missing:
-        raise SpecmonError(
-            f"{where} has no field {missing}.", "It is not a complete model configuration."
-        ) from missing
-    except (TypeError, ValueError) as bad:
-        raise SpecmonError(f"{where} has a field that cannot be read: {bad}.") from bad
+    family, raw = _family(raw, where), {**raw, **table(raw, "transformer_layer_config", where)}
+    n_heads, hidden = (whole_number(raw, key, where) for key in ("num_attention_heads", "hidden_size"))
+    config = ModelConfig(
+        family=family,
+        vocab_size=whole_number(raw, "vocab_size", where),
+        hidden_size=hidden,
+        intermediate_size=whole_number(raw, "intermediate_size", where),
+        n_layers=whole_number(raw, "num_hidden_layers", where),
+        n_heads=n_heads,
+        n_kv_heads=whole_number(raw, "num_key_value_heads", where, 0) or n_heads,
+        head_dim=whole_number(raw, "head_dim", where, 0) or hidden // max(1, n_heads),
+        norm_eps=number(raw, "rms_norm_eps", where, 1e-6),
+        rope=_rope_from_hf(raw, where),
+        context_length=whole_number(raw, "max_position_embeddings", where, 4096),
+        tied_head=bool(raw.get("tie_word_embeddings", False)),
+        qkv_bias=family == "qwen2" or bool(raw.get("attention_bias", False)),
+        o_bias=family != "qwen2" and bool(raw.get("attention_bias", False)),
+        mlp_bias=bool(raw.get("mlp_bias", False)),
+        qk_norm=family == "qwen3",
+        eos_ids=whole_numbers(raw, "eos_token_id", where),
+        bos_id=next(iter(whole_numbers(raw, "bos_token_id", where)), None),
+    )
     _refuse_unsupported(raw, where)
     return _checked(config, where)
 
 
 def _family(raw: dict[str, Any], where: str) -> str:
-    names = raw.get("architectures") or []
+    names = items(raw, "architectures", where)
     for name in names:
         if name in _ARCHITECTURES:
             return _ARCHITECTURES[name]
@@ -123,7 +117,9 @@ def _family(raw: dict[str, Any], where: str) -> str:
 def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
     if raw.get("hidden_act", "silu") != "silu":
         raise SpecmonError(f"{where} asks for the activation {raw['hidden_act']!r}; only silu is supported.")
-    if raw.get("use_sliding_window") or any("sliding" in str(kind) for kind in raw.get("layer_types") or ()):
+    if raw.get("use_sliding_window") or any(
+        "sliding" in str(kind) for kind in items(raw, "layer_types", where)
+    ):
         raise SpecmonError(f"{where} asks for sliding-window attention, which is not supported.")
 
 
@@ -135,9 +131,9 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 def _rope_from_hf(raw: dict[str, Any], where: str) -> RopeConfig:
     """Both spellings: `rope_theta` + `rope_scaling`, and transformers 5's `rope_parameters`."""
-    parameters = dict(raw.get("rope_parameters") or {})
-    parameters.update(raw.get("rope_scaling") or {})
-    theta = float(parameters.pop("rope_theta", None) or raw.get("rope_theta") or 10_000.0)
+    parameters = {**table(raw, "rope_parameters", where), **table(raw, "rope_scaling", where)}
+    theta = number(parameters, "rope_theta", where, number(raw, "rope_theta", where, 10_000.0))
+    parameters.pop("rope_theta", None)
     kind = str(parameters.pop("rope_type", None) or parameters.pop("type", None) or "default")
     parameters.pop("type", None)
     if kind not in ("default", "llama3", "yarn"):
@@ -147,9 +143,9 @@ def _rope_from_hf(raw: dict[str, Any], where: str) -> RopeConfig:
     numbers = {k: float(v) for k, v in parameters.items() if isinstance(v, (int, float))}
     if kind == "yarn":
         numbers.setdefault(
-            "original_max_position_embeddings", float(raw.get("max_position_embeddings", 4096))
+            "original_max_position_embeddings", float(number(raw, "max_position_embeddings", where, 4096))
         )
-    return RopeConfig(theta=theta, kind=kind, parameters=tuple(sorted(numbers.items())))
+    return RopeConfig(theta=float(theta), kind=kind, parameters=tuple(sorted(numbers.items())))
 
 
 def config_from_gguf(fields: dict[str, Any], where: str) -> ModelConfig:
@@ -225,4 +221,6 @@ def _checked(config: ModelConfig, where: str) -> ModelConfig:
         )
     if config.head_dim % 2:
         raise SpecmonError(f"{where} gives an odd head size ({config.head_dim}), which RoPE cannot rotate.")
+    if config.rope.theta <= 0 or config.norm_eps < 0:
+        raise SpecmonError(f"{where} gives a RoPE base that is not above 0, or a norm's epsilon below it.")
     return config

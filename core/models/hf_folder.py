@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from specmon.core.errors import SpecmonError
 from specmon.core.models.config import ModelConfig, config_from_hf
+from specmon.core.models.json_fields import table
 from specmon.core.models.tensors import Stored
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
@@ -71,7 +72,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise SpecmonError(
             f"{path.parent} has no config.json.", "Give a Hugging Face model folder or a .gguf file."
         ) from None
-    except (OSError, ValueError) as bad:
+    except (OSError, ValueError, RecursionError) as bad:
         raise SpecmonError(f"{path} cannot be read: {bad}.") from bad
     if not isinstance(parsed, dict):
         raise SpecmonError(f"{path} is not a JSON object.")
@@ -81,7 +82,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+        names = sorted(set(map(str, table(_read_json(index), "weight_map", str(index)).values())))
         missing = [name for name in names if not (folder / name).exists()]
         if missing:
             raise SpecmonError(f"{folder} lacks {missing[0]}, which its index names.", "Download it again.")

@@ -20,6 +20,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(path)
         part.touch()
         mode = part.stat().st_mode
         write(part)
@@ -33,3 +34,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def _remove_left_behind(path: Path) -> None:
+    """Parts of `path` whose processes were killed while they wrote."""
+    for part in path.parent.glob(f".{path.name}.*.part"):
+        try:
+            os.kill(int(part.name.split(".")[-2]), 0)
+        except ProcessLookupError:
+            part.unlink(missing_ok=True)
+        except (PermissionError, ValueError):
+            continue

@@ -79,8 +79,11 @@ class Unwatched:
     def say(self, line: str) -> None: ...
 
 
-def keep_settings(path: Path, settings: TrainSettings | TextSettings) -> None:
-    """Write `settings` to `path`, where the same may be. Raises: UsageError; SpecmonError where that cannot be read."""
+def check_settings(path: Path, settings: TrainSettings | TextSettings, *, kept: str) -> None:
+    """Hold `settings` to those at `path`. `kept`: what else lies there (a glob) belongs to settings, too.
+
+    Raises: UsageError where they differ, or are gone; SpecmonError where they cannot be read.
+    """
     if path.exists():
         found = read_settings(path, type(settings))
         if found != settings:
@@ -88,6 +91,15 @@ def keep_settings(path: Path, settings: TrainSettings | TextSettings) -> None:
                 f"{path.parent} belongs to a run with other settings ({_difference(found, settings)}).",
                 "Give another folder, or the settings it was begun with.",
             )
+    elif left := next(path.parent.glob(kept), None):
+        raise UsageError(
+            f"{path.parent} holds {left.name} but no {path.name}, which says what it is of.",
+            "Give another folder.",
+        )
+
+
+def keep_settings(path: Path, settings: TrainSettings | TextSettings) -> None:
+    """Write `settings` to `path`. Raises: UsageError where that cannot be."""
     text = msgspec.json.format(msgspec.json.encode(settings), indent=1) + b"\n"
     try:
         write_whole(path, partial(Path.write_bytes, data=text))

@@ -18,12 +18,21 @@ import msgspec
 import torch
 
 from specmon.core.drafters.eagle3_file import usual_layers
+from specmon.core.drafters.registry import refuse_drafter
 from specmon.core.errors import UsageError
 from specmon.core.models.source import open_model
 from specmon.core.models.tensors import TensorFile
 from specmon.core.training.atomic import write_whole
 from specmon.core.training.block import BlockLearner
-from specmon.core.training.config import RUN, TEXT, TrainSettings, Unwatched, Watcher, keep_settings
+from specmon.core.training.config import (
+    RUN,
+    TEXT,
+    TrainSettings,
+    Unwatched,
+    Watcher,
+    check_settings,
+    keep_settings,
+)
 from specmon.core.training.corpus import Corpus
 from specmon.core.training.data import read_text, write_text
 from specmon.core.training.draft import DraftLearner, draft_config
@@ -73,8 +82,10 @@ def train(
     way; KeyboardInterrupt where a signal ends it, the training's state being saved.
     """
     plan = _plan(settings, place)
-    keep_settings(place.out / RUN, settings)
+    check_settings(place.out / RUN, settings, kept=place.checkpoint.name)
+    check_settings(place.data / TEXT, settings.text, kept="[0-9]*.safetensors")
     keep_settings(place.data / TEXT, settings.text)
+    keep_settings(place.out / RUN, settings)
     with ranks_on(devices, partial(_follow, settings, place)) as ranks:
         training = _prepare(plan, place, ranks, watcher)
         with stop_on_signals() as stop:
@@ -100,10 +111,14 @@ class _Plan:
 
 def _plan(settings: TrainSettings, place: Place) -> _Plan:
     source = open_model(settings.text.target, place.cache_dir)
+    refuse_drafter(source)
     config = source.file.config
-    taps = tuple(settings.taps or usual_layers(config.n_layers))
+    taps = () if settings.kind == "draft" else settings.taps or usual_layers(config.n_layers)
     if not all(0 <= tap <= config.n_layers for tap in taps):
-        raise UsageError(f"--taps names layers {list(taps)}; the target has {config.n_layers}.")
+        asked = "--taps names" if settings.taps else "Without --taps it would be"
+        raise UsageError(
+            f"{asked} layers {list(taps)}; the target has {config.n_layers}.", "Name layers that it has."
+        )
     return _Plan(
         settings=settings,
         file=source.file,

@@ -57,6 +57,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
                 rounds=8,
                 hits=None,
                 fault=fault,
+                draft_nodes=lane.config.draft_nodes,
             )
 
     monkeypatch.setattr(Agreement, "run", results)
@@ -67,7 +68,13 @@ def agreement(check: Check, tiny: TinyModels, *args: str) -> tuple[int, str, str
     return check("agreement", "--draft", str(tiny.draft()), "--devices", "cpu:0", *args)
 
 
-def passed(tiny: TinyModels, decoder: str = "ssd", recipe: str = "bf16", draft: Path | None = None) -> Any:
+def passed(
+    tiny: TinyModels,
+    decoder: str = "ssd",
+    recipe: str = "bf16",
+    draft: Path | None = None,
+    draft_nodes: int = 0,
+) -> Any:
     """The checks that a benchmark finds for such a lane."""
     config = options.lane_config(
         decoder=decoder,
@@ -77,6 +84,7 @@ def passed(tiny: TinyModels, decoder: str = "ssd", recipe: str = "bf16", draft: 
         devices="cpu:0",
         draft_len=2,
         fan_out="1",
+        draft_nodes=draft_nodes,
     )
     return lane_checks(settle_lanes([config]))[0]
 
@@ -105,6 +113,19 @@ def test_agreement_of_a_block_drafter_is_of_sd(
     assert "| SD K4 |" in out
     assert "SSD" not in out
     assert passed(tiny, "sd", draft=tiny.block()) == ("agreement",)
+
+
+def test_agreement_of_trees_is_of_sd_and_speaks_for_trees_alone(
+    check: Check, tiny: TinyModels, quick: list[str | None]
+) -> None:
+    code, out, _ = agreement(check, tiny, "--draft-nodes", "9")
+
+    assert code == 0
+    assert "| SD K4 tree 9 | prose |" in out
+    assert "| SD K15, scripted | 2 of 4 accepted |" in out
+    assert "SSD" not in out
+    assert passed(tiny, "sd", draft_nodes=7) == ("agreement",)
+    assert passed(tiny, "sd") == passed(tiny, "ssd") == ()
 
 
 def test_a_difference_ends_with_1_names_the_place_and_is_no_longer_noted(

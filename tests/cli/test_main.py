@@ -68,6 +68,11 @@ def test_call_without_a_command_runs(
     ("error", "code", "sentence"),
     [
         (KeyboardInterrupt(), 130, ""),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+            1,
+            "specmon: Memory ran out. Use a smaller model, or free memory and try again.\n",
+        ),
         (RuntimeError("odd"), 1, "specmon: RuntimeError: odd (an error in specmon; --debug shows where).\n"),
     ],
 )

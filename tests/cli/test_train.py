@@ -50,6 +50,9 @@ def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp
         (("--devices", "tpu"), "--devices is 'tpu', but it takes auto, cpu, or cuda:0,cuda:1."),
         (("--prompts", "nowhere.txt"), "The prompts in nowhere.txt cannot be read"),
         (("--resume",), "where no run was begun."),
+        (("--out", ""), "--out is empty, but it takes a folder."),
+        (("--data", " "), "--data is empty, but it takes a folder."),
+        (("--target", "smollm2-eagle3"), "smollm2-eagle3 is an EAGLE-3 head, no model by itself."),
         (("--out", "/proc/nowhere"), "cannot be written"),
     ],
 )

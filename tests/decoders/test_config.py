@@ -184,6 +184,13 @@ def settled(tiny: TinyModels, **config: Any) -> None:
     settle(LaneConfig(**{"target": str(tiny.target()), "devices": "cpu:0", **config}), survey(), tiny.root)
 
 
+def test_trees_of_a_drafter_that_auto_stands_for_are_refused(tiny: TinyModels) -> None:
+    settled(tiny, decoder="sd", draft="auto")
+
+    with pytest.raises(UsageError, match="--draft ngram drafts chains, not trees"):
+        settled(tiny, decoder="sd", draft="auto", draft_nodes=9)
+
+
 def test_block_drafter_is_refused_where_it_cannot_work(tiny: TinyModels) -> None:
     block = str(tiny.block())
     settled(tiny, decoder="sd", draft=block, draft_nodes=9)

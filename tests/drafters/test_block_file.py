@@ -101,6 +101,11 @@ def spoil(name: str, at: int, value: float) -> Callable[[Weights], None]:
     ("name", "change", "sentence"),
     [
         ("no-masks", lambda w: w.pop("model.masks.weight"), r"has no tensor model\.masks\.weight"),
+        (
+            "empty-masks",
+            lambda w: w.update({"model.masks.weight": torch.zeros(0, 64)}),
+            r"has no masks \(model\.masks\.weight\), so it drafts nothing",
+        ),
         ("no-map", lambda w: w.pop("d2t"), "has no tensor d2t"),
         (
             "outside",

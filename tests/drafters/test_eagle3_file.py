@@ -205,7 +205,7 @@ def set_to(**changes: Any) -> Any:
     return edit
 
 
-def taps(*layers: int) -> Any:
+def taps(*layers: int | str) -> Any:
     return set_to(eagle_config={"eagle_aux_hidden_state_layer_ids": list(layers)})
 
 
@@ -235,6 +235,22 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"maps its vocabulary \(d2t\) outside the target's 300 tokens, or twice to one",
     ),
     "no map": (set_to(d2t=None, t2d=None), "has a vocabulary of its own but no d2t"),
+    "layers that are no numbers": (
+        taps("low", "mid", "high"),
+        r"has 'low' as 'eagle_aux_hidden_state_layer_ids', which is not a number",
+    ),
+    "a card that is no object": (
+        set_to(eagle_config=[0, 1, 2]),
+        r"has \[0, 1, 2\] as 'eagle_config', which is not an object",
+    ),
+    "a matrix without columns": (
+        set_to(fc__weight=torch.ones(7)),
+        r"stores fc\.weight as \[7\], which is no shape of a head's",
+    ),
+    "features of another size": (
+        set_to(fc__weight=torch.ones(64, 100)),
+        r"an fc that reads 100 numbers, which are no features of a target of hidden size 64",
+    ),
     "no norm": (set_to(norm__weight=None), r"has no tensor norm\.weight"),
     "several layers": (
         set_to(layers__1__mlp__up_proj__weight=torch.zeros(2, 2)),

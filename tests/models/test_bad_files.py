@@ -74,7 +74,7 @@ def test_empty_folder_is_refused(load: Load, tmp_path: Path) -> None:
     assert "has no config.json" in refusal(load, tmp_path).message
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\x00\xff", '"text"'])
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\x00\xff", '"text"', 100_000 * "["])
 def test_configuration_that_is_no_object_is_refused(load: Load, folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)
 
@@ -90,7 +90,15 @@ def test_configuration_that_is_no_object_is_refused(load: Load, folder: Path, te
         ),
         ({"architectures": None, "model_type": "gpt2"}, "an architecture specmon does not know (gpt2)"),
         ({"hidden_size": ...}, "has no field 'hidden_size'"),
-        ({"hidden_size": "wide"}, "has a field that cannot be read"),
+        ({"hidden_size": "wide"}, "config.json has 'wide' as 'hidden_size', which is not a number"),
+        ({"hidden_size": [64]}, "has [64] as 'hidden_size', which is not a number"),
+        ({"num_hidden_layers": 1.5}, "has 1.5 as 'num_hidden_layers', which is not a whole number"),
+        ({"vocab_size": float("inf")}, "has inf as 'vocab_size', which is not a number"),
+        ({"eos_token_id": ["end"]}, "has 'end' as 'eos_token_id', which is not a number"),
+        ({"architectures": 3}, "has 3 as 'architectures', which is not a list"),
+        ({"rope_parameters": [1e4]}, "has [10000.0] as 'rope_parameters', which is not an object"),
+        ({"rope_parameters": {"rope_theta": -1}}, "gives a RoPE base that is not above 0"),
+        ({"layer_types": True}, "has True as 'layer_types', which is not a list"),
         ({"num_attention_heads": 0}, "gives a size below one"),
         ({"num_hidden_layers": 0}, "gives a size below one"),
         ({"num_key_value_heads": 3}, "4 heads and 3 KV heads, which do not divide"),

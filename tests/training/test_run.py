@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,6 +164,45 @@ def test_folder_of_another_run_is_refused(new_settings: NewSettings, new_place: 
 
     with pytest.raises(UsageError, match=r"with other settings \(steps 1, not 2\)"):
         train(new_settings(steps=2), place, ONE, Unwatched())
+
+
+def test_wrong_data_folder_begins_no_run(new_settings: NewSettings, new_place: NewPlace) -> None:
+    written = new_place("written")
+    train(new_settings(steps=1), written, ONE, Unwatched())
+    place = new_place("other", written.data)
+    wider = msgspec.structs.replace(new_settings().text, row_tokens=96)
+
+    with pytest.raises(UsageError, match=r"belongs to a run with other settings \(row_tokens 64, not 96\)"):
+        train(new_settings(text=wider), place, ONE, Unwatched())
+
+    assert not place.out.exists()
+
+
+def test_text_of_which_nothing_says_who_wrote_it_is_refused(
+    new_settings: NewSettings, new_place: NewPlace, tmp_path: Path
+) -> None:
+    place = new_place("out", tmp_path / "text")
+    train(new_settings(steps=1), place, ONE, Unwatched())
+    (place.data / "text.json").unlink()
+
+    with pytest.raises(UsageError, match=r"holds 0000\d\.safetensors but no text\.json"):
+        train(new_settings(steps=1), place, ONE, Unwatched())
+
+
+def test_what_a_killed_run_left_half_written_is_removed(
+    new_settings: NewSettings, new_place: NewPlace
+) -> None:
+    place, gone = new_place(), subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    place.out.mkdir(parents=True)
+    half, own = (place.out / f".checkpoint.safetensors.{pid}.part" for pid in (gone.pid, os.getppid()))
+    half.write_bytes(b"half")
+    own.write_bytes(b"of a process that is there")
+
+    train(new_settings(steps=1), place, ONE, Unwatched())
+
+    assert not half.exists()
+    assert own.exists()
 
 
 def test_later_run_has_more_text_written(

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     import msgspec
 
 
-def _folder(text: str) -> Path:
+def folder(text: str, option: str = "--out") -> Path:
+    """The folder that `option` names. Raises: UsageError."""
     if not text.strip():
-        raise UsageError("--out is empty, but it takes a folder.")
+        raise UsageError(f"{option} is empty, but it takes a folder.")
     return Path(text)
 
 
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", parser=_folder, help="Write the report there, as JSON and as Markdown."),
+    typer.Option(metavar="FOLDER", parser=folder, help="Write the report there, as JSON and as Markdown."),
 ]
 Name = Annotated[
     str,

@@ -34,7 +34,7 @@ def agreement(
 
     A scripted drafter forces every acceptance 0 … K, hits and misses, EOS inside a draft, stop strings, sampling, warm
     second turns, other K and fan-outs, with the draft model at work inside; then the drafter itself decodes. A line a
-    pattern, 2 to 3 minutes for the embedded pair on two CPU cores. A block drafter is put through SD alone.
+    pattern, 2 to 3 minutes for the embedded pair on two CPU cores. A block drafter, and trees, are put through SD alone.
     """
     from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ def agreement(
     from specmon.core.models.source import open_model
     from specmon.core.paths import cache_dir
 
-    config = lane.config("ssd")
+    config = lane.config("sd" if lane.draft_nodes else "ssd")
     files = bench_files.report_files(out, name, force, benchmark="check-agreement")
     prepare([config])
     if drafts_blocks(config.draft, config.target, cache_dir()):

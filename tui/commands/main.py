@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from specmon import __version__
+from specmon.core.engine.failures import LESS_MEMORY, is_out_of_memory, sentence
 from specmon.core.errors import SpecmonError
 from specmon.tui.commands import (
     bench,
@@ -142,6 +143,9 @@ def _explain(error: BaseException) -> int:
     ):  # what typer raises for a wrong call
         say(f"{format_message().rstrip('.')}. Try: specmon --help")
         return EXIT_USAGE
+    if is_out_of_memory(error):
+        say(f"{sentence(error)} {LESS_MEMORY}")
+        return EXIT_FAILURE
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     say(f"{reason} (an error in specmon; --debug shows where).")
     return EXIT_FAILURE

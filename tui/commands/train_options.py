@@ -9,15 +9,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specmon.core.errors import UsageError
+from specmon.tui.commands.bench_files import folder
 from specmon.tui.commands.numbers import bounded, whole_number
 
 if TYPE_CHECKING:
     from specmon.core.training.config import TextSettings
 
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="The run's folder: what was begun there goes on.")]
+
+def _data_folder(text: str) -> Path:
+    return folder(text, "--data")
+
+
+Out = Annotated[
+    Path,
+    typer.Option(metavar="FOLDER", parser=folder, help="The run's folder: what was begun there goes on."),
+]
 Data = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Text the target wrote, shared by runs. Default: in --out."),
+    typer.Option(
+        metavar="FOLDER",
+        parser=_data_folder,
+        help="Text the target wrote, shared by runs. Default: in --out.",
+    ),
 ]
 Prompts = Annotated[
     Path | None,
