@@ -24,7 +24,7 @@ from specmon.core.training.ranks import Ranks
 from specmon.core.training.scripts import Script
 
 #: Of so many files one holds rows of long questions.
-_LONG_EVERY = 4
+_LONG_EVERY = 2
 
 #: Tokens written at once on a CPU and on a GPU; there at most so many that keys and values take this share of memory.
 _AT_ONCE_CPU, _AT_ONCE_CUDA, _MEMORY_SHARE = 16_384, 1_572_864, 0.3
@@ -50,7 +50,8 @@ def write_text(
         row_tokens = _script_of(number, scripts).row_tokens
         return row_tokens * n_rows[row_tokens]
 
-    mine = _missing(folder, tokens, file_tokens)[ranks.rank :: ranks.world]
+    missing = _missing(folder, tokens, file_tokens)
+    mine = [number for number in missing if (number + number // _LONG_EVERY) % ranks.world == ranks.rank]
     ranks.wait()  # all have looked before one writes
     steps = [_script_of(number, scripts).row_tokens - 1 for number in mine]
     if steps:
