@@ -31,7 +31,8 @@ def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
     Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind, and drafts
-    of an EAGLE-3 head where `HEADS` has one; then what settles a round: sampling and acceptance. Run it in a process of
+    of an EAGLE-3 head where `HEADS` has one; then what settles a round, sampling and acceptance, and what a target writes
+    text with that drafters learn from. Run it in a process of
     `kernels.offline.workers`.
     """
     config = replace(SHAPES[shape], n_layers=_LAYERS)
@@ -43,6 +44,7 @@ def model_launches(shape: str, arch: int) -> list[Launch]:
         if shape in HEADS:
             launches |= dict.fromkeys(record_launches(partial(_draft, shape, recipe), arch))
     launches |= dict.fromkeys(record_launches(partial(_settle, file.config.vocab_size), arch))
+    launches |= dict.fromkeys(record_launches(partial(_write, file.config), arch))
     return list(launches)
 
 
@@ -133,6 +135,16 @@ def _branches(n_rows: int, start: int) -> list[BranchStart]:
 
 def _cache(config: ModelConfig, recipe: Recipe) -> KvCache:
     return KvCache.of(config, n_slots=config.served_context + MAX_ROWS, dtype=recipe.kv, device="meta")
+
+
+def _write(config: ModelConfig) -> None:
+    from specmon.kernels.attention.apart import attend_apart
+
+    n_rows, n_slots, shape = 2, 64, (config.n_kv_heads, config.head_dim)
+    q = torch.empty(n_rows, config.n_heads, config.head_dim, dtype=torch.bfloat16, device="meta")
+    new, cache = q.new_empty(n_rows, *shape), q.new_empty(n_rows, shape[0], n_slots, shape[1])
+    start, position = (torch.empty(n, dtype=torch.int64, device="meta") for n in (n_rows, 1))
+    attend_apart(q, new, new, cache, cache, start, position)
 
 
 def _settle(n_tokens: int) -> None:

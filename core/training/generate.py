@@ -1,9 +1,9 @@
 """A target writes rows of conversations, hundreds at once, with nothing on the host but the count of steps.
 
-Shapes: B rows, S slots read, V vocabulary, G KV heads, F head size. All rows stand at the same position, so one step is one
-pass of B tokens: a row that has a prompt to read is given its tokens one by one, which costs a tenth of the steps and saves
-padding, ragged prompts and refilling. Where a conversation ends the next begins in the next slot and sees none before it.
-On CUDA a step is one graph for every multiple of 128 slots.
+Shapes: B rows, V vocabulary, H query heads, G KV heads, F head size. All rows stand at the same position, so one step is
+one pass of B tokens: a row that has a prompt to read is given its tokens one by one, which costs a tenth of the steps and
+saves padding, ragged prompts and refilling. Where a conversation ends the next begins in the next slot and sees none before
+it. On CUDA a step is one graph, whatever the position.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from specmon.core.training.forms import Attention, Decoder, Heads, rotations
 from specmon.core.training.scripts import SHORTEST_QUESTION, Script
+from specmon.kernels.attention import reference
 
 #: What a token is: read, of the target's own question, of its answer; whether it begins a conversation; chosen greedily.
 READ, QUESTION, ANSWER = 0, 1, 2
@@ -25,7 +26,6 @@ WHAT = 3  # the bits that say which of the three
 FIRST, GREEDY = 4, 8
 
 QUESTION_TEMPERATURE, ANSWER_TEMPERATURE = 0.9, 0.7
-_SLOTS_STEP = 128
 _REPORT_STEPS = 64  # between looks at the device, so that progress says what is done
 
 
@@ -48,10 +48,9 @@ class RowWriter:
         self._cos, self._sin = rotations(config, script.row_tokens, self._device)
         shape = (config.n_layers, 2, n_rows, config.n_kv_heads, script.row_tokens, config.head_dim)
         self._kv = torch.zeros(shape, dtype=target.head_VD.dtype, device=self._device)
-        self._slots = torch.arange(script.row_tokens, device=self._device)
         self._state = _State.of(n_rows, script.row_tokens, self._device)
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._attend_apart = _attention_on(self._device)
 
     def write(self, seed: int, step_done: Callable[[int], None]) -> Rows:
         """The rows of `seed`. `step_done` is told of each step."""
@@ -59,7 +58,7 @@ class RowWriter:
         self._begin()
         row_tokens, on_cuda = self._script.row_tokens, self._device.type == "cuda"
         for step in range(row_tokens - 1):
-            self._step(min(row_tokens, (step // _SLOTS_STEP + 1) * _SLOTS_STEP))
+            self._step()
             if on_cuda and step % _REPORT_STEPS == 0:
                 torch.cuda.synchronize(self._device)
             step_done(1)
@@ -77,36 +76,36 @@ class RowWriter:
         s.tokens[:, 0] = s.token
         s.kinds[:, 0] = READ | FIRST
 
-    def _step(self, n_slots: int) -> None:
+    def _step(self) -> None:
         if self._device.type != "cuda":
-            self._pass(n_slots)
+            self._pass()
             return
-        if n_slots not in self._graphs:
-            self._graphs[n_slots] = self._capture(n_slots)
-        self._graphs[n_slots].replay()
+        if self._graph is None:
+            self._graph = self._capture()
+        self._graph.replay()
 
-    def _capture(self, n_slots: int) -> torch.cuda.CUDAGraph:
+    def _capture(self) -> torch.cuda.CUDAGraph:
         """A graph of one step; what warming it up changes is put back."""
         before = [tensor.clone() for tensor in self._state]
         random = self._random.get_state()
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
-            self._pass(n_slots)
+            self._pass()
         torch.cuda.current_stream(self._device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._random)
-        with torch.cuda.graph(graph, pool=self._pool):
-            self._pass(n_slots)
+        with torch.cuda.graph(graph):
+            self._pass()
         for tensor, old in zip(self._state, before, strict=True):
             tensor.copy_(old)
         self._random.set_state(random)
         return graph
 
-    def _pass(self, n_slots: int) -> None:
+    def _pass(self) -> None:
         """One token more in every row: feed the last, then read the next or choose it."""
         s, script, tables = self._state, self._script, self._tables
-        chosen = self._choose(n_slots)
+        chosen = self._choose()
         reading = s.at < tables.lengths[s.script]
         is_end = torch.isin(chosen, tables.ends)
         limit = torch.where(s.asking, s.least + script.slack, script.most_answer)
@@ -131,45 +130,31 @@ class RowWriter:
         s.asking.copy_(s.asking & ~asked)
         self._new_conversations(answered, first=False)
 
-    def _choose(self, n_slots: int) -> Tensor:
+    def _choose(self) -> Tensor:
         """A token of each row [B], drawn at its temperature by Gumbel noise; a question does not end too early."""
         s, ends = self._state, self._tables.ends
-        logits = self._logits(n_slots)
+        logits = self._logits()
         early = s.asking & (s.n_chosen < s.least)
         logits[:, ends] = logits[:, ends].masked_fill(early[:, None], -math.inf)
         noise = torch.empty_like(logits).exponential_(generator=self._random).clamp_min_(1e-20).log_().neg_()
         temperature = torch.where(s.asking, QUESTION_TEMPERATURE, s.temperature)
         return torch.addcmul(logits, noise, temperature[:, None]).argmax(dim=-1)
 
-    def _logits(self, n_slots: int) -> Tensor:
+    def _logits(self) -> Tensor:
         """fp32 logits [B, V] of the tokens at the present position."""
         s, model = self._state, self._target.model
         rotation = self._cos[s.position], self._sin[s.position]
-        own, slots = s.position, self._slots[:n_slots]
-        seen_BS = ((slots >= s.start[:, None]) & (slots <= own)) | (slots == own)
-        bias_BS = torch.zeros(seen_BS.shape, dtype=self._kv.dtype, device=self._device)
-        bias_BS.masked_fill_(~seen_BS, -math.inf)
         x = model.embed_tokens(s.token[:, None]).float()
         for i, layer in enumerate(model.each_layer()):
             heads = layer.self_attn.heads(layer.input_layernorm(x), rotation)
-            x = x + self._attend(layer.self_attn, heads, i, n_slots, bias_BS)
+            x = x + self._attend(layer.self_attn, heads, i)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
         return F.linear(model.norm(x[:, 0]).to(self._target.head_VD.dtype), self._target.head_VD).float()
 
-    def _attend(
-        self, attention: Attention, heads: Heads, layer: int, n_slots: int, bias_BS: Tensor
-    ) -> Tensor:
-        keys, values = self._kv[layer, 0], self._kv[layer, 1]
-        keys.index_copy_(2, self._state.position, heads.k.transpose(1, 2))
-        values.index_copy_(2, self._state.position, heads.v.transpose(1, 2))
-        n_rows, c = self._n_rows, attention.config
-        # A KV head's queries are the rows of one call, so that each key is read once.
-        q = heads.q.view(n_rows, c.n_kv_heads, -1, c.head_dim)
-        bias = bias_BS[:, None, None].expand(n_rows, c.n_kv_heads, q.shape[2], n_slots)
-        mixed = F.scaled_dot_product_attention(
-            q, keys[:, :, :n_slots], values[:, :, :n_slots], attn_mask=bias
-        )
-        return attention.mix(mixed.reshape(n_rows, 1, c.n_heads, c.head_dim))
+    def _attend(self, attention: Attention, heads: Heads, layer: int) -> Tensor:
+        (q, k, v), s = (part[:, 0] for part in heads), self._state
+        mixed = self._attend_apart(q, k, v, self._kv[layer, 0], self._kv[layer, 1], s.start, s.position)
+        return attention.mix(mixed[:, None])
 
     def _new_conversations(self, which: Tensor, *, first: bool) -> None:
         """Begin one in the rows of `which` [B] bool, in the slot after the next; at a row's start in its first."""
@@ -187,6 +172,14 @@ class RowWriter:
         s.asking.copy_(torch.where(which, script.asks, s.asking))
         if not first:
             s.start.copy_(torch.where(which, s.position + 1, s.start))
+
+
+def _attention_on(device: torch.device) -> Callable[..., Tensor]:
+    if device.type != "cuda":
+        return reference.attend_apart
+    from specmon.kernels.attention.apart import attend_apart  # Triton is imported only where it is used
+
+    return attend_apart
 
 
 class _Tables:

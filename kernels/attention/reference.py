@@ -83,6 +83,30 @@ def attend_masked(q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, mask_RS: Tensor) 
     return _attend(q_RHD, k_SGD, v_SGD, mask=mask_RS)
 
 
+def attend_apart(
+    q_BHD: Tensor,
+    new_k_BGD: Tensor,
+    new_v_BGD: Tensor,
+    k_BGSD: Tensor,
+    v_BGSD: Tensor,
+    start_B: Tensor,
+    position: Tensor,
+) -> Tensor:
+    """Append a key and a value in slot `position` [1] of every row, and attend over each one's slots from `start_B` on.
+
+    Returns: [B, H, D].
+    """
+    k_BGSD.index_copy_(2, position, new_k_BGD[:, :, None])
+    v_BGSD.index_copy_(2, position, new_v_BGD[:, :, None])
+    n_rows, n_kv_heads, n_slots, head_dim = k_BGSD.shape
+    slots = torch.arange(n_slots, device=start_B.device)
+    seen_BS = ((slots >= start_B[:, None]) & (slots < position)) | (slots == position)
+    # A KV head's queries are the rows of one call, so that each key is read once.
+    q = q_BHD.view(n_rows, n_kv_heads, -1, head_dim)
+    mixed = F.scaled_dot_product_attention(q, k_BGSD, v_BGSD, attn_mask=seen_BS[:, None, None])
+    return mixed.reshape(q_BHD.shape)
+
+
 def _attend(
     q_RHD: Tensor, k_SGD: Tensor, v_SGD: Tensor, mask: Tensor | None = None, is_causal: bool = False
 ) -> Tensor:
