@@ -22,7 +22,7 @@ from torch import Tensor
 from specmon.kernels.stream.launch import launch_options
 from specmon.kernels.stream.overlap import await_previous, let_next_start
 
-_SLOTS = 32  # of a tile
+_PRODUCTS = 8192  # of a tile: queries · slots · head size, kept in registers
 
 
 @triton.jit
@@ -85,6 +85,7 @@ def attend_apart(
     if head_dim & (head_dim - 1):
         raise ValueError(f"a head size of {head_dim} is no power of 2")
     out = torch.empty_like(q)
+    queries = triton.next_power_of_2(n_heads // new_k.shape[1])
     attend_apart_kernel[(new_k.shape[1], n_rows)](
         q,
         new_k,
@@ -99,7 +100,7 @@ def attend_apart(
         H=n_heads,
         HK=new_k.shape[1],
         D=head_dim,
-        BN=_SLOTS,
+        BN=max(_PRODUCTS // (queries * head_dim), 1),
         num_warps=4,
         **launch_options(q.device),
     )

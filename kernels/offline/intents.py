@@ -36,7 +36,7 @@ INTENTS: dict[str, Intent] = {
     "qkv_kernel": _WEIGHTS,
     "attend_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
     "attend_branches_kernel": Intent(multiplies=("k_ptr", "v_ptr")),
-    "attend_apart_kernel": Intent(hot=False),
+    "attend_apart_kernel": Intent(),
     "merge_kernel": Intent(),
     "residual_kernel": _WEIGHTS,
     "swiglu_kernel": _WEIGHTS,
