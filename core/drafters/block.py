@@ -70,7 +70,7 @@ class BlockModel:
         fused_ND = rmsnorm(self.fc(features_NF).float(), self.hidden_norm, self.config.norm_eps)
         rotation = self.rope.rows(slice(start, start + len(fused_ND)))
         for i, layer in enumerate(self.layers):
-            layer.attention.keep(fused_ND, self.config, rotation, kv, i, start)
+            layer.attention.keep(fused_ND, self.config, rotation, kv, i, start, len(fused_ND))
 
     def fill(self, token: int, kv: KvCache, position: int) -> Tensor:
         """Logits [K, V'] of the tokens after `token`, which stands at `position`."""

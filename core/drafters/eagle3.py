@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from specmon.core.drafters.base import DrafterInfo
 from specmon.core.drafters.line import Again, Likely, Line, Lines, likely_by_steps, propose_by_steps
@@ -29,7 +30,7 @@ from specmon.core.models.passes import (
 )
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
-from specmon.core.models.prefill import chunk_plan
+from specmon.core.models.prefill import SIZES, chunk_plan, size_for
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.replays import wait_for
 from specmon.core.models.transformer import Attention, Mlp
@@ -41,9 +42,6 @@ from specmon.kernels.rope.reference import RopeTable
 if TYPE_CHECKING:
     from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
 
-
-#: Rows of prompts that are taken in once before any turn: libraries choose other kernels for other numbers.
-_PROMPTS = (17, 64, 128, 256, 512, 2048)
 
 #: Most rows of a prompt at once.
 _CHUNK = 2048
@@ -102,11 +100,19 @@ class Eagle3Head:
         x_RD += self.mlp(rmsnorm(x_RD, self.post_norm, eps))
         return self.head(rmsnorm(x_RD, self.norm, eps)), x_RD
 
-    def keep(self, ids_R: Tensor, feature_RD: Tensor, kv: KvCache, start: int) -> None:
-        """Keys and values of confirmed rows in the slots from `start` on: with one layer they hang on no attention."""
-        both = self._paired(ids_R, feature_RD.float())
-        rotation = self.rope.rows(slice(start, start + len(ids_R)))
-        self.attention.keep(both, self.config, rotation, kv, 0, start)
+    def keep(self, ids_R: Tensor, features_RF: Tensor, kv: KvCache, start: int, *, padded_to: int) -> None:
+        """Keys and values of confirmed rows in the slots from `start` on: with one layer they hang on no attention.
+
+        `padded_to`: rows that matmuls are given, the others being zeros.
+        """
+        n_rows = len(ids_R)
+        more = padded_to - n_rows
+        features = self.widen(F.pad(features_RF, (0, 0, 0, more))).float()
+        both = self._paired(F.pad(ids_R, (0, more)), features)
+        cos, sin = (
+            F.pad(part, (0, 0, 0, 0, 0, more)) for part in self.rope.rows(slice(start, start + n_rows))
+        )
+        self.attention.keep(both, self.config, (cos, sin), kv, 0, start, n_rows)
 
     def _paired(self, ids_R: Tensor, feature_RD: Tensor) -> Tensor:
         """What the layer's attention reads [R, 2D]."""
@@ -146,7 +152,9 @@ class Eagle3Stepper:
         ids = torch.tensor(tokens, device=device)
         for start, length in chunk_plan(slot, len(tokens), _CHUNK):
             part = slice(start - slot, start - slot + length)
-            self.model.keep(ids[part], self.model.widen(features_ND[part].to(device)), self.kv, start)
+            # Libraries choose, and load, other kernels for other numbers of rows: those of SIZES are warm.
+            rows = length if self._drafts is None else size_for(length)
+            self.model.keep(ids[part], features_ND[part].to(device), self.kv, start, padded_to=rows)
         wait_for(device)
 
     def draft(
@@ -187,7 +195,7 @@ class Eagle3Stepper:
         if self._drafts is None:
             return
         most = min(draft_len + 1, MAX_ROWS)
-        for size in _PROMPTS:
+        for size in (size for size in SIZES if size <= _CHUNK):
             n_rows = min(size, self.kv.n_slots)
             features = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
             self.take_in([0] * n_rows, self.lag, features)

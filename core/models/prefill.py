@@ -1,8 +1,20 @@
-"""How a prompt is cut into chunks."""
+"""How a prompt is cut into chunks, and what sizes they are padded to on a GPU."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 CHUNK = 256
+
+#: Rows that a chunk's matmuls have on a GPU, so that one CUDA graph, or one choice of the library, serves many. Large ones
+#: are multiples of 512: at most 511 rows are padding. The largest gives matmuls whole waves of tiles; 2,048 rows leave the
+#: second of two waves a third empty (7B's o and down in tiles of 128 × 256, 132 SMs).
+SIZES: tuple[int, ...] = (64, 128, 256, *range(512, 8193, 512))
+
+
+def size_for(n_rows: int) -> int:
+    """The smallest of SIZES that holds `n_rows`."""
+    return SIZES[bisect_left(SIZES, n_rows)]
 
 
 def chunk_plan(start: int, length: int, chunk: int = CHUNK) -> list[tuple[int, int]]:

@@ -7,7 +7,6 @@ follow from (start, length), and a graph serves every position.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.models.kv import KvCache
+from specmon.core.models.prefill import SIZES, size_for
 from specmon.core.models.replays import Replays
 from specmon.core.models.taps import TapBuffers
 from specmon.core.models.transformer import Transformer
@@ -24,15 +24,6 @@ from specmon.kernels.rmsnorm.prompt import add_and_norm, embed_and_norm
 from specmon.kernels.rope.prompt import turn_and_append
 from specmon.kernels.stream.shapes import HeadShape
 from specmon.kernels.swiglu.prompt import gate
-
-#: Rows of a graph. Large ones are multiples of 512, so that at most 511 rows are padding. The largest gives matmuls whole
-#: waves of tiles; 2,048 rows leave the second of two waves a third empty (7B's o and down in tiles of 128 × 256, 132 SMs).
-SIZES: tuple[int, ...] = (64, 128, 256, *range(512, 8193, 512))
-
-
-def size_for(n_rows: int) -> int:
-    """The smallest of SIZES that holds `n_rows`."""
-    return SIZES[bisect_left(SIZES, n_rows)]
 
 
 @dataclass(frozen=True, kw_only=True)

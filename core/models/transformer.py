@@ -54,10 +54,11 @@ class Attention:
         kv: KvCache,
         layer: int,
         start: int,
+        n_rows: int,
     ) -> None:
-        """Store the rows' keys and values in the slots from `start` on, and nothing else."""
+        """Store keys and values of the first `n_rows` rows in the slots from `start` on, and nothing else."""
         _, k_RGD, v_RGD = self._heads(h_RE, config, rotation)
-        append(kv, layer, start, k_RGD, v_RGD)
+        append(kv, layer, start, k_RGD[:n_rows], v_RGD[:n_rows])
 
     def _heads(
         self, h_RE: Tensor, config: ModelConfig, rotation: tuple[Tensor, Tensor]
