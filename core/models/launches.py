@@ -123,7 +123,7 @@ def _draft(shape: str, recipe: Recipe) -> None:
                 assert line.logits is not None
                 assert line.carries is not None
                 carries = torch.split(line.carries, 1)
-                drafts.likely(torch.split(line.logits, 1), carries, 0, slot, 3)
+                drafts.likely(torch.split(line.logits, 1), carries, 0, slot, _LIKELY)
                 drafts.branches(_branches(n_rows, slot), carries[:1] * n_rows, 2, 0)
 
 
