@@ -42,7 +42,7 @@ def load_block_drafter(
             f"this one has {target.hidden_size} and {target.vocab_size}.",
             "Choose a drafter trained for this target.",
         )
-    taps, to_target = _tap_layers(file, target), _to_target(file, target.vocab_size)
+    taps, to_target = _tap_layers(file, target), block_to_target(file, target.vocab_size)
     masks = file.read("model.masks.weight").data
     block_len = masks.numel() // hidden
     if not masks.numel():
@@ -76,8 +76,8 @@ def _tap_layers(file: HeadFile, target: ModelConfig) -> tuple[int, ...]:
     return tuple(named)
 
 
-def _to_target(file: HeadFile, vocab_size: int) -> Tensor:
-    """Target ids [V'] of its indices."""
+def block_to_target(file: HeadFile, vocab_size: int) -> Tensor:
+    """Target ids [V'] of a block drafter's indices. Raises: SpecmonError where it maps to others."""
     offsets = file.read("d2t").data.long().flatten()
     ids = torch.arange(len(offsets)) + offsets
     if not len(ids) or not maps_into(ids, vocab_size):

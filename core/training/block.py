@@ -10,7 +10,6 @@ Source: Chen et al. 2026, "DFlash" (features as keys and values of every layer, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +19,20 @@ from torch import Tensor, nn
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.models.random_weights import head_config
 from specmon.core.training.corpus import Batch
-from specmon.core.training.forms import Decoder, Fuse, Heads, Layer, Norm, apply, attend, rotations
-from specmon.core.training.learner import Loss, put, raw_config
+from specmon.core.training.forms import (
+    Decoder,
+    Fuse,
+    Heads,
+    Layers,
+    Norm,
+    apply,
+    attend,
+    rotations,
+    small_random,
+)
+from specmon.core.training.learner import Loss, raw_config
 from specmon.core.training.objective import distance
-from specmon.core.training.own_vocabulary import known, likeliest, stored_map
+from specmon.core.training.own_vocabulary import known, likeliest, stored_with_map
 
 _POSITION_WEIGHT = 0.8  # of each position's loss, against the position before
 _INNER = 2  # times the hidden size
@@ -38,13 +47,8 @@ class _Body(nn.Module):
         self.fc = Fuse(n_taps * c.hidden_size, c.hidden_size)
         self.hidden_norm = Norm(c.hidden_size, c.norm_eps)
         self.masks = nn.Embedding(block_len, c.hidden_size)
-        self.layers = nn.ModuleList(Layer(c) for _ in range(c.n_layers))
+        self.layers = Layers(c)
         self.norm = Norm(c.hidden_size, c.norm_eps)
-
-    def each_layer(self) -> Iterator[Layer]:
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            yield layer
 
 
 class BlockForm(nn.Module):
@@ -69,7 +73,7 @@ class BlockForm(nn.Module):
         x = torch.cat([embedded_BTD[:, anchors_A, None], masks], dim=2).flatten(1, 2)
         before = body.hidden_norm(apply(body.fc, features_BTE))
         visible = self._visible(mask_BTT, anchors_A)
-        for layer in body.each_layer():
+        for layer in body.layers:
             own = layer.self_attn.heads(layer.input_layernorm(x), (cos[at_Q], sin[at_Q]))
             _, k, v = layer.self_attn.heads(before, (cos[:length], sin[:length]))
             heads = Heads(own.q, torch.cat([k, own.k], dim=1), torch.cat([v, own.v], dim=1))
@@ -119,10 +123,7 @@ class BlockLearner:
         _, features = target(sample.tokens, sample.mask_BTT(), self._taps)
         self.module.model.fc.measure(features[sample.answer])
         torch.manual_seed(seed)
-        for module in self.module.modules():
-            if isinstance(module, nn.Linear):
-                spread = module.in_features**-0.5 / 2
-                module.weight.copy_(spread * torch.randn(module.weight.shape))
+        small_random(self.module)
         masks, spread = self.module.model.masks.weight, target.model.embed_tokens.weight.float().std()
         masks.copy_(spread * torch.randn(masks.shape).to(masks.device))
         self.module.lm_head.weight.copy_(target.head_VD[self.module.draft_ids])
@@ -162,12 +163,8 @@ class BlockLearner:
             right[:, anchors] = chosen == ahead[:, anchors]
         return right
 
-    def take(self, tensors: Mapping[str, Tensor]) -> None:
-        put(tensors, self.module)
-
     def tensors(self) -> dict[str, Tensor]:
-        tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}
-        return tensors | stored_map(self.module.draft_ids, self._config.vocab_size)
+        return stored_with_map(self.module, self.module.draft_ids, self._config.vocab_size)
 
     def raw_config(self) -> dict[str, Any]:
         return raw_config(self._config, "LlamaBlockDrafter") | {

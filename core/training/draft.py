@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch.nn import functional as F
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.training.corpus import Batch
 from specmon.core.training.forms import Decoder
-from specmon.core.training.learner import Loss, put, raw_config
+from specmon.core.training.learner import Loss, raw_config
 from specmon.core.training.objective import distance
 
 _HEAD_DIM = 64
@@ -80,9 +79,6 @@ class DraftLearner:
         chosen = torch.stack([F.linear(row, self.module.head_VD).argmax(dim=-1) for row in hidden])
         right = chosen == batch.tokens.roll(-1, 1)
         return torch.stack([right.roll(-k, 1) for k in range(draft_len)], dim=-1)
-
-    def take(self, tensors: Mapping[str, Tensor]) -> None:
-        put(tensors, self.module)
 
     def tensors(self) -> dict[str, Tensor]:
         return self.module.state_dict()

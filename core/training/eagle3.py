@@ -9,7 +9,7 @@ Source: Li et al. 2025, "EAGLE-3"; `core/drafters/eagle3.py` is the inference fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,21 @@ from torch import Tensor, nn
 from specmon.core.models.config import ModelConfig, RopeConfig
 from specmon.core.models.random_weights import head_config
 from specmon.core.training.corpus import Batch
-from specmon.core.training.forms import Attention, Decoder, Fuse, Heads, Mlp, Norm, apply, attend, rotations
-from specmon.core.training.learner import Loss, put, raw_config
+from specmon.core.training.forms import (
+    Attention,
+    Decoder,
+    Fuse,
+    Heads,
+    Mlp,
+    Norm,
+    apply,
+    attend,
+    rotations,
+    small_random,
+)
+from specmon.core.training.learner import Loss, raw_config
 from specmon.core.training.objective import distance
-from specmon.core.training.own_vocabulary import known, likeliest, stored_map
+from specmon.core.training.own_vocabulary import known, likeliest, stored_with_map
 
 _STEP_WEIGHT = 0.8  # of each step's loss, against the step before
 
@@ -100,10 +111,7 @@ class Eagle3Learner:
         _, features = target(sample.tokens, sample.mask_BTT(), self._taps)
         self.module.fc.measure(features[sample.answer])
         torch.manual_seed(seed)
-        for module in self.module.modules():
-            if isinstance(module, nn.Linear):
-                spread = module.in_features**-0.5 / 2
-                module.weight.copy_(spread * torch.randn(module.weight.shape))
+        small_random(self.module)
         self.module.lm_head.weight.copy_(target.head_VD[self._draft_ids])
 
     def loss(self, target: Decoder, batch: Batch) -> Loss:
@@ -135,12 +143,8 @@ class Eagle3Learner:
             right.append(by_column.roll(1, 1))  # the draft after token r+1 starts in column r
         return torch.stack(right, dim=-1)
 
-    def take(self, tensors: Mapping[str, Tensor]) -> None:
-        put(tensors, self.module)
-
     def tensors(self) -> dict[str, Tensor]:
-        tensors = {name: tensor for name, tensor in self.module.state_dict().items() if name != "draft_ids"}
-        return tensors | stored_map(self._draft_ids, self._config.vocab_size)
+        return stored_with_map(self.module, self._draft_ids, self._config.vocab_size)
 
     def raw_config(self) -> dict[str, Any]:
         return raw_config(self._config, "LlamaForCausalLMEagle3") | {

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specmon.core.training.atomic import write_whole
-from specmon.core.training.learner import Learner
+from specmon.core.training.learner import Learner, put
 from specmon.kernels.dequantise.reference import quantise_rows_int8
 
 _INT8 = {
@@ -56,7 +56,7 @@ def as_stored(learner: Learner, *, int8: bool) -> Learner:
         parts = stored(name, tensor, int8=int8)
         scale = parts.get(f"{name}_scale")
         numbers[name] = parts[name].float() if scale is None else parts[name].float() * scale.float()
-    copy.take(numbers)
+    put(numbers, copy.module)
     return copy
 
 

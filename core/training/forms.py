@@ -134,19 +134,26 @@ class Layer(nn.Module):
         return x_BTD + mixed
 
 
+class Layers(nn.ModuleList):
+    """The decoder layers of a model, in order."""
+
+    def __init__(self, c: ModelConfig) -> None:
+        super().__init__(Layer(c) for _ in range(c.n_layers))
+
+    def __iter__(self) -> Iterator[Layer]:
+        for layer in super().__iter__():
+            assert isinstance(layer, Layer)
+            yield layer
+
+
 class Body(nn.Module):
     """Embedding, layers and final norm."""
 
     def __init__(self, c: ModelConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size)
-        self.layers = nn.ModuleList(Layer(c) for _ in range(c.n_layers))
+        self.layers = Layers(c)
         self.norm = Norm(c.hidden_size, c.norm_eps)
-
-    def each_layer(self) -> Iterator[Layer]:
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            yield layer
 
 
 class Decoder(nn.Module):
@@ -173,7 +180,7 @@ class Decoder(nn.Module):
         rotation = rotations(self.config, ids_BT.shape[1], ids_BT.device)
         x_BTD = self.model.embed_tokens(ids_BT).float()
         kept: dict[int, Tensor] = {}
-        for i, layer in enumerate(self.model.each_layer()):
+        for i, layer in enumerate(self.model.layers):
             if i in taps:
                 kept[i] = x_BTD
             x_BTD = layer(x_BTD, rotation, mask_BTT)
@@ -188,6 +195,13 @@ def attend(heads: Heads, mask_BTT: Tensor) -> Tensor:
     each = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(each, dim=1), v.repeat_interleave(each, dim=1)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_BTT[:, None]).transpose(1, 2)
+
+
+def small_random(module: nn.Module) -> None:
+    """Begin with matrices that leave sizes about as they are, drawn from torch's generator."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            part.weight.copy_(part.in_features**-0.5 / 2 * torch.randn(part.weight.shape))
 
 
 def apply(linear: nn.Linear, x: Tensor) -> Tensor:

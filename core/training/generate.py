@@ -145,7 +145,7 @@ class RowWriter:
         s, model = self._state, self._target.model
         rotation = self._cos[s.position], self._sin[s.position]
         x = model.embed_tokens(s.token[:, None]).float()
-        for i, layer in enumerate(model.each_layer()):
+        for i, layer in enumerate(model.layers):
             heads = layer.self_attn.heads(layer.input_layernorm(x), rotation)
             x = x + self._attend(layer.self_attn, heads, i)
             x = x + layer.mlp(layer.post_attention_layernorm(x))

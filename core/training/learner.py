@@ -44,17 +44,13 @@ class Learner(Protocol):
         """What its file holds, under published names."""
         ...
 
-    def take(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on with the weights that a file holds."""
-        ...
-
     def raw_config(self) -> dict[str, Any]:
         """Its config.json."""
         ...
 
 
 def put(tensors: Mapping[str, Tensor], module: nn.Module) -> None:
-    """Put what a file holds into the parameters of those names."""
+    """Let a learner's `module` go on with the weights that its file holds."""
     module.load_state_dict(
         {**module.state_dict(), **{name: tensors[name] for name, _ in module.named_parameters()}}
     )

@@ -6,7 +6,7 @@ Shapes: V the target's vocabulary, V' the drafter's; `draft_ids` [V'] int64 are 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -22,10 +22,14 @@ def known(draft_ids: Tensor, vocab_size: int) -> Tensor:
     return marks
 
 
-def stored_map(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
-    """The map to the target's ids as files hold it: `d2t` is what to add to an index, `t2d` marks the known tokens."""
+def stored_with_map(module: nn.Module, draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
+    """What a file holds of `module`, which has `draft_ids` as a buffer, and the map to the target's ids.
+
+    `d2t` is what to add to an index, `t2d` marks the known tokens.
+    """
+    tensors = {name: tensor for name, tensor in module.state_dict().items() if name != "draft_ids"}
     offsets = draft_ids - torch.arange(len(draft_ids), device=draft_ids.device)
-    return {"d2t": offsets, "t2d": known(draft_ids, vocab_size)}
+    return tensors | {"d2t": offsets, "t2d": known(draft_ids, vocab_size)}
 
 
 def likeliest(hidden_BTD: Tensor, head_VD: Tensor) -> Tensor:

@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specmon.core.drafters.block_file import is_block_drafter
+from specmon.core.drafters.block_file import block_to_target, is_block_drafter
 from specmon.core.drafters.eagle3_file import PublishedHead, is_eagle3
 from specmon.core.errors import UsageError
 from specmon.core.models.build import Builder
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.recipe import Recipe
 from specmon.core.training.config import Kind
-from specmon.core.training.learner import Learner
+from specmon.core.training.learner import Learner, put
 
 _CALLED = {"draft": "a draft model", "eagle3": "an EAGLE-3 head", "block": "a block drafter"}
 _MAPS = {"d2t", "t2d"}
@@ -33,10 +33,11 @@ class Start:
     def draft_ids(self, vocab_size: int) -> Tensor:
         """The target's ids of its vocabulary [V'] int64. Raises: SpecmonError where it has no map into `vocab_size`."""
         file = self._file
-        if isinstance(file, PublishedHead):
-            return file.to_target(vocab_size)
-        offsets = file.read("d2t").data.long().flatten()
-        return torch.arange(len(offsets)) + offsets
+        return (
+            file.to_target(vocab_size)
+            if isinstance(file, PublishedHead)
+            else block_to_target(file, vocab_size)
+        )
 
     def put_into(self, learner: Learner) -> None:
         """Give the learner these weights.
@@ -53,7 +54,7 @@ class Start:
             )
         fp32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
         builder = Builder(self._file, fp32, "cpu")
-        learner.take({name: builder.dense(name, shape) for name, shape in ours.items()})
+        put({name: builder.dense(name, shape) for name, shape in ours.items()}, learner.module)
 
 
 def _kind_of(file: HfFolder) -> Kind:

@@ -16,8 +16,10 @@ from specmon.tui.commands.check_run import (
     check_one_device,
     fail_on,
     give,
+    load_alone,
     made_on,
     note,
+    subjects_of,
     this_command,
 )
 from specmon.tui.commands.numbers import bounded
@@ -72,7 +74,7 @@ def quality(
     [yardstick] = settle_lanes([options.target_alone(target, "fp32", "auto", graphs, device)])
     settled = settle_lanes(configs) if words else _that_run_here(configs)
     bench_files.make_folder(files)
-    subjects = _subjects(settled)
+    subjects = subjects_of(settled)
     ids = _ids(yardstick, tokens)
     found: list[RecipeQuality] = []
     report: QualityReport | None = None
@@ -115,13 +117,6 @@ def _that_run_here(configs: Sequence[LaneConfig]) -> list[Settled]:
     return found
 
 
-def _subjects(settled: Sequence[Settled]) -> list[Subject]:
-    from specmon.core.checks.identify import subject_of
-    from specmon.core.paths import cache_dir
-
-    return [subject_of(lane, cache_dir()) for lane in settled]
-
-
 def _ids(lane: Settled, tokens: int) -> list[int]:
     from specmon.core.checks.text import text_ids
     from specmon.core.models.source import open_model
@@ -135,22 +130,16 @@ def _found(yardstick: Settled, settled: Sequence[Settled], ids: Sequence[int]) -
     from specmon.core.checks.quality import quality as hold
     from specmon.core.checks.quality import read
     from specmon.core.drafters.worker import claim_device
-    from specmon.core.models.pool import LoadedModel, ModelPool, unwatched
     from specmon.tui.commands.bench_progress import BenchProgress
 
-    device = yardstick.devices.names[0]
-    claim_device(device, None)
-
-    def load(lane: Settled) -> LoadedModel:
-        return ModelPool().target(lane.config.target, lane.recipe, device, unwatched, lane.config.backend)
-
+    claim_device(yardstick.devices.names[0], None)
     progress = BenchProgress()
     try:
         progress.begin("reading", 1 + len(settled), "recipes")
-        exact = read(load(yardstick), ids, graphs=yardstick.config.graphs)
+        exact = read(load_alone(yardstick), ids, graphs=yardstick.config.graphs)
         progress.done()
         for lane in settled:
-            loaded = load(lane)
+            loaded = load_alone(lane)
             yield hold(loaded, read(loaded, ids, graphs=lane.config.graphs), exact)
             progress.done()
     finally:

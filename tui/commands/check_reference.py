@@ -17,8 +17,10 @@ from specmon.tui.commands.check_run import (
     check_one_device,
     fail_on,
     give,
+    load_alone,
     made_on,
     note,
+    subjects_of,
     this_command,
 )
 from specmon.tui.commands.output import say
@@ -79,7 +81,8 @@ def reference(
     prepare(configs)
     settled = settle_lanes(configs)
     bench_files.make_folder(files)
-    subjects = _subjects(settled)
+    _refuse_unreadable(target)
+    subjects = subjects_of(settled)
     found, report = Found(), None
     n_planned = _n_planned(settled, _long(settled[0], long))
     try:
@@ -108,15 +111,13 @@ def _long(lane: Settled, wanted: bool | None) -> bool:
     return lane.devices.names[0].startswith("cuda") if wanted is None else wanted
 
 
-def _subjects(settled: Sequence[Settled]) -> list[Subject]:
-    """What is checked, refused here where Hugging Face cannot have it."""
+def _refuse_unreadable(target: str) -> None:
+    """Raises: UsageError where Hugging Face cannot have it."""
     from specmon.core.checks.hugging_face import check_readable
-    from specmon.core.checks.identify import subject_of
     from specmon.core.models.source import open_model
     from specmon.core.paths import cache_dir
 
-    check_readable(open_model(settled[0].config.target, cache_dir()))
-    return [subject_of(lane, cache_dir()) for lane in settled]
+    check_readable(open_model(target, cache_dir()))
 
 
 def _n_planned(settled: Sequence[Settled], long: bool) -> int:
@@ -130,7 +131,6 @@ def _runs(settled: Sequence[Settled], found: Found, *, long: bool) -> Iterator[R
     from specmon.core.checks.hugging_face import HuggingFace
     from specmon.core.checks.reference import Yardstick, compare, reference_ids
     from specmon.core.drafters.worker import claim_device
-    from specmon.core.models.pool import ModelPool, unwatched
     from specmon.core.models.source import open_model
     from specmon.core.paths import cache_dir
     from specmon.tui.commands.bench_progress import BenchProgress
@@ -150,10 +150,7 @@ def _runs(settled: Sequence[Settled], found: Found, *, long: bool) -> Iterator[R
     try:
         progress.begin("comparing", _n_planned(settled, long), "runs")
         for lane in settled:
-            loaded = ModelPool().target(
-                lane.config.target, lane.recipe, device, unwatched, lane.config.backend
-            )
-            for run in compare(loaded, yardstick, long=long, graphs=lane.config.graphs):
+            for run in compare(load_alone(lane), yardstick, long=long, graphs=lane.config.graphs):
                 yield run
                 progress.done()
     finally:

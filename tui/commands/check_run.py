@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from specmon.core.checks.subject import Kind, Subject
     from specmon.core.decoders.settle import Settled
     from specmon.core.hardware import Machine
+    from specmon.core.models.pool import LoadedModel
 
 Device = Annotated[str, typer.Option(metavar="D", help="auto, or the target's device: cuda:0.")]
 
@@ -35,6 +36,22 @@ def this_machine() -> Machine:
     from specmon.core.hardware import survey
 
     return survey(cuda_uuids())
+
+
+def subjects_of(settled: Sequence[Settled]) -> list[Subject]:
+    """What each lane's check is of."""
+    from specmon.core.checks.identify import subject_of
+    from specmon.core.paths import cache_dir
+
+    return [subject_of(lane, cache_dir()) for lane in settled]
+
+
+def load_alone(lane: Settled) -> LoadedModel:
+    """A lane's target on its device, in memory that is free again when it is let go."""
+    from specmon.core.models.pool import ModelPool, unwatched
+
+    config, device = lane.config, lane.devices.names[0]
+    return ModelPool().target(config.target, lane.recipe, device, unwatched, config.backend)
 
 
 def made_on(lane: Settled, devices: Sequence[str]) -> Provenance:
