@@ -87,20 +87,19 @@ def test_branches_that_outlast_verification_bound_ssd_on_two_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("name", "cause", "least_overlap"),
-    [("h200x2-ssd-7b", "verify-bound", 0.7), ("h200x2-ssd", "slow branches", 0.2)],
+    [("h200x2-ssd-7b", "verify-bound", 0.7), ("h200x2-ssd", None, 0.2)],
 )
 def test_recordings_of_two_gpus_show_how_far_they_overlap(
-    name: str, cause: str, least_overlap: float
+    name: str, cause: str | None, least_overlap: float
 ) -> None:
-    """A 7B target hides its draft; a small one is over before branches are drafted."""
+    """A 7B target hides its branches; a small one is over just before them, which costs too little to be a cause."""
     path = SESSIONS / f"{name}.session"
     turn = ledger_of(path).lanes[0].turns[-1]
     both = overlap(turn.rounds, 2)
     assert both is not None
     assert both.total_ns / turn.decode_ns > least_overlap
-    said = said_of(path)
-    assert said.cause is not None
-    assert said.cause.name == cause
+    named = said_of(path).cause
+    assert (named.name if named else None) == cause
 
 
 @pytest.mark.parametrize("name", CAUSES)
