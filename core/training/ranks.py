@@ -58,6 +58,13 @@ class Ranks:
         self.add_up(here)
         here.item()
 
+    def part(self) -> None:
+        """Leave the others, who have come as far and leave as well. A process that does not can hang as it exits."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        for other in self.others:
+            other.join(_JOIN_S)
+
 
 @contextmanager
 def ranks_on(devices: tuple[str, ...], follow: Callable[[Ranks], None]) -> Iterator[Ranks]:
@@ -77,10 +84,9 @@ def ranks_on(devices: tuple[str, ...], follow: Callable[[Ranks], None]) -> Itera
             other.start()
         try:
             _meet(first, meeting)
-            yield Ranks(first.rank, first.world, first.device, others)
-            dist.destroy_process_group()
-            for other in others:
-                other.join(_JOIN_S)
+            ranks = Ranks(first.rank, first.world, first.device, others)
+            yield ranks
+            ranks.part()
         finally:
             for other in others:
                 other.kill()
@@ -91,7 +97,7 @@ def _follow(rank: int, devices: tuple[str, ...], meeting: Path, follow: Callable
     ranks = Ranks(rank, len(devices), _device(devices[rank]))
     _meet(ranks, meeting)
     follow(ranks)
-    dist.destroy_process_group()
+    ranks.part()
 
 
 def _meet(ranks: Ranks, meeting: Path) -> None:

@@ -90,6 +90,8 @@ def train(
         training = _prepare(plan, place, ranks, watcher)
         with stop_on_signals() as stop:
             training.run(stop)
+            if stop.asked:
+                ranks.part()
         return _finish(training, place)
 
 

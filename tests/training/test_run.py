@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -108,6 +109,16 @@ def test_two_processes_learn_what_one_does(new_settings: NewSettings, new_place:
     one, other = load_file(alone.checkpoint), load_file(together.checkpoint)
     for name in (name for name in one if name.startswith("weight.")):
         torch.testing.assert_close(one[name], other[name], rtol=0, atol=2e-4)  # the order of sums differs
+
+
+def test_interrupted_processes_part_and_end(new_settings: NewSettings, new_place: NewPlace) -> None:
+    place, saved = new_place(), new_settings(steps=50)
+    with pytest.raises(KeyboardInterrupt):
+        train(saved, place, ("cpu:0", "cpu:1"), Interrupting(after=1))
+
+    assert not torch.distributed.is_initialized()
+    assert multiprocessing.active_children() == []
+    assert place.checkpoint.exists()
 
 
 def test_full_disk_leaves_the_last_checkpoint(
