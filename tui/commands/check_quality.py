@@ -61,7 +61,7 @@ def quality(
     """Check perplexity and top-1 agreement of each recipe against fp32 on a text that ships; exit code 1 beyond a bound.
 
     Perplexity ÷ fp32's at most 1.01 for bf16, 1.02 for q4, 1.03 for fp8; fp32's best token at 0.95 of the positions for
-    bf16, 0.93 for q4, 0.90 for fp8.
+    bf16, 0.93 for q4, 0.85 for fp8 and 0.90 where its head stays bf16.
     """
     from specmon.core.checks.markdown import quality_markdown
 
