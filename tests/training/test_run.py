@@ -112,12 +112,12 @@ def test_two_processes_learn_what_one_does(new_settings: NewSettings, new_place:
 
 
 def test_interrupted_processes_part_and_end(new_settings: NewSettings, new_place: NewPlace) -> None:
-    place, saved = new_place(), new_settings(steps=50)
+    place, before = new_place(), set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt):
-        train(saved, place, ("cpu:0", "cpu:1"), Interrupting(after=1))
+        train(new_settings(steps=50), place, ("cpu:0", "cpu:1"), Interrupting(after=1))
 
     assert not torch.distributed.is_initialized()
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
     assert place.checkpoint.exists()
 
 
