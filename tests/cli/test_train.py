@@ -38,12 +38,26 @@ def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp
     assert cli("train", "draft", "--out", str(out), "--resume", "--devices", "cpu").code == 0
 
 
+def test_runs_of_other_seeds_share_text_of_one(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "text"), "--target", str(tiny.target()), "--steps", "1")
+    small = (*data, "--hidden", "64", "--layers", "1", *SMALL)
+
+    assert cli("train", "draft", "--out", str(tmp_path / "one"), *small).code == 0
+    assert cli("train", "draft", "--out", str(tmp_path / "other"), *small, "--seed", "1").code == 0
+    code, _, err = cli("train", "draft", "--out", str(tmp_path / "third"), *small, "--text-seed", "1")
+
+    assert code == 2
+    assert "(seed 0, not 1)" in err
+
+
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
         (("--target", "nowhere.gguf"), "There is no model 'nowhere.gguf' here."),
         (("--steps", "0"), "--steps is 0, but it must be 1 or more."),
         (("--learning-rate", "0"), "--learning-rate is 0.0, but it must be above 0."),
+        (("--seed", "-1"), "--seed is -1, but it must be 0 to 2147483647."),
+        (("--text-seed", "-1"), "--text-seed is -1, but it must be 0 to 2147483647."),
         (("--taps", "2,x"), "--taps is '2,x', but it takes layer numbers, like 3,15,27."),
         (("--taps", "1,2,99"), "names layers [1, 2, 99]; the target has 3."),
         (("--devices", "cuda:77"), "There is no cuda:77 here."),

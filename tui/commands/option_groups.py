@@ -105,7 +105,8 @@ class TrainOptions:
     batch_tokens: train_options.BatchTokens = 49_152
     accept_weight: train_options.AcceptWeight = 0.0
     devices: train_options.Devices = "auto"
-    seed: options.Seed = 0
+    seed: train_options.Seed = 0
+    text_seed: train_options.TextSeed = 0
     start: train_options.From = None
     resume: train_options.Resume = False
 
@@ -115,13 +116,13 @@ class TrainOptions:
 
         return TrainSettings(
             kind=kind,
-            text=train_options.text_settings(self.target, self.row_tokens, self.prompts, self.seed),
+            text=train_options.text_settings(self.target, self.row_tokens, self.prompts, self.text_seed),
             tokens=bounded(self.tokens, "--tokens", 1),
             steps=bounded(self.steps, "--steps", 1),
             batch_tokens=bounded(self.batch_tokens, "--batch-tokens", 1),
             learning_rate=train_options.positive(learning_rate, "--learning-rate"),
             accept_weight=train_options.not_negative(self.accept_weight, "--accept-weight"),
-            seed=self.seed,
+            seed=train_options.seed_of(self.seed, "--seed"),
             start=str(self.start or ""),
             **own,
         )

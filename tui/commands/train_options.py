@@ -53,6 +53,8 @@ AcceptWeight = Annotated[
 Devices = Annotated[
     str, typer.Option(metavar="D[,D…]", help="auto (every GPU, else the CPU), or cuda:0,cuda:1 or cpu.")
 ]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of first weights and of the order of rows.")]
+TextSeed = Annotated[int, typer.Option(metavar="N", help="Seed of the text the target writes.")]
 From = Annotated[
     Path | None,
     typer.Option(
@@ -80,14 +82,19 @@ def text_settings(target: str, row_tokens: int, prompts: Path | None, seed: int)
 
     if not target.strip():
         raise UsageError("--target is empty.")
-    if not 0 <= seed < 2**31:
-        raise UsageError(f"--seed is {seed}, but it must be 0 to {2**31 - 1}.")
     return TextSettings(
         target=target,
         row_tokens=bounded(row_tokens, "--row-tokens", 32),
         prompts=str(prompts) if prompts else "",
-        seed=seed,
+        seed=seed_of(seed, "--text-seed"),
     )
+
+
+def seed_of(seed: int, option: str) -> int:
+    """Raises: UsageError."""
+    if not 0 <= seed < 2**31:
+        raise UsageError(f"{option} is {seed}, but it must be 0 to {2**31 - 1}.")
+    return seed
 
 
 def devices_of(text: str) -> tuple[str, ...]:
