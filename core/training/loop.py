@@ -118,7 +118,10 @@ class Training:
             return sums
         grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         values = torch.cat([*(grad.flatten() for grad in grads), sums])
-        self.ranks.add_up(values)
+        try:
+            self.ranks.add_up(values)
+        except SpecmonError as failed:
+            raise SpecmonError(f"{failed.message.rstrip('.')}; {self._last_good()}.") from failed
         *parts, sums = torch.split(values, [*(grad.numel() for grad in grads), len(sums)])
         for grad, part in zip(grads, parts, strict=True):
             grad.copy_(part.view_as(grad))
