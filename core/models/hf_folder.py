@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +26,10 @@ class HfFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.where = str(folder)
+        _refuse_pipes(folder)
         self.raw_config = _read_json(folder / "config.json")
         self.config: ModelConfig = config_from_hf(self.raw_config, str(folder / "config.json"))
-        self._files = _weight_files(folder)
-
-    @cached_property
-    def _owner(self) -> dict[str, Any]:
-        owner: dict[str, Any] = {}
-        for path in self._files:
-            try:
-                handle = safe_open(path, framework="pt")
-            except (SafetensorError, OSError) as bad:
-                raise SpecmonError(
-                    f"{path} is not a whole safetensors file ({bad}).", "Download it again."
-                ) from bad
-            owner.update(dict.fromkeys(handle.keys(), handle))  # type: ignore[no-untyped-call]
-        return owner
+        self._owner = _owners(_weight_files(folder))
 
     def names(self) -> frozenset[str]:
         return frozenset(self._owner)
@@ -63,6 +50,27 @@ class HfFolder:
                 name=name, kind="int8", data=data, scale=self._owner[scale_name].get_tensor(scale_name)
             )
         return Stored(name=name, kind="dense", data=data)
+
+
+def _owners(files: list[Path]) -> dict[str, Any]:
+    """The open file of each tensor; headers are read, and held to the files' lengths."""
+    owners: dict[str, Any] = {}
+    for path in files:
+        try:
+            handle = safe_open(path, framework="pt")
+        except (SafetensorError, OSError) as bad:
+            raise SpecmonError(
+                f"{path} is not a whole safetensors file ({bad}).", "Download it again."
+            ) from bad
+        owners.update(dict.fromkeys(handle.keys(), handle))  # type: ignore[no-untyped-call]
+    return owners
+
+
+def _refuse_pipes(folder: Path) -> None:
+    """Raises: SpecmonError for what is there and no file: opening it could wait for its other end forever."""
+    for path in sorted(folder.glob("*")):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise SpecmonError(f"{path} is no file.", "Give a folder that holds a model's files.")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

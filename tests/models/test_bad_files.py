@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -173,6 +174,16 @@ def test_truncated_safetensors_are_refused(load: Load, folder: Path, keep: float
     path.write_bytes(data[: int(keep if keep >= 1 else keep * len(data))])
 
     assert "is not a whole safetensors file" in refusal(load, folder).message
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"]
+)
+def test_a_pipe_in_place_of_a_file_is_refused_unread(load: Load, folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+
+    assert refusal(load, folder).message == f"{folder / name} is no file."
 
 
 def test_missing_tokenizer_is_refused(load: Load, folder: Path) -> None:
