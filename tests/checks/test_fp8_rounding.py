@@ -18,7 +18,7 @@ from specmon.core.models.source import open_model
 from specmon.core.paths import cache_dir
 from specmon.kernels.quantise.reference import quantise_channels, quantise_groups, widen_groups
 
-GROUP = 128  # inputs that share a scale, DESIGN's FP8 rule
+GROUP = 128  # inputs that share a scale
 
 
 @pytest.mark.embedded
