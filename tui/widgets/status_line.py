@@ -107,20 +107,23 @@ def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Fie
     fields = [_Field(9, [("specmon", "title")]), _Field(0, [("REPLAY ", "accent"), (pause, "accent")])]
     fields.append(_Field(3, [(safe_text(replay.name, signs.ascii), "text")]))
     if lane is not None:
-        target, recipe, devices = lane.lane.target, lane.lane.recipe, " + ".join(lane.lane.devices)
-        on = safe_text(f" {recipe} · {devices}", signs.ascii)
-        models: Line = [(safe_text(target, signs.ascii), "text"), (on, "muted")]
+        models: Line = [
+            (safe_text(lane.lane.target, signs.ascii), "text"),
+            (f" {safe_text(lane.lane.recipe)}", "muted"),
+        ]
+        devices = safe_text(" + ".join(lane.lane.devices), signs.ascii)
         here = replay.turn or view.turn + 1
         number = f"turn {here:,}/{max(replay.turns, here):,} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)
-        fields += [_Field(8, models), _Field(2, [(number, "muted"), (label, "text")])]
-    fields.append(_Field(4, [(clock(replay.t), "title"), (f"/{clock(replay.t_end)}", "muted")]))
+        fields += [_Field(4, models), _Field(8, [(devices, "muted")])]
+        fields.append(_Field(2, [(number, "muted"), (label, "text")]))
+    fields.append(_Field(5, [(clock(replay.t), "title"), (f"/{clock(replay.t_end)}", "muted")]))
     if turn is not None:
         so_far = replay.round or turn.n_rounds
         rounds = f"{so_far:,}/{max(replay.rounds, so_far):,}"
         fields.append(_Field(1, [("round ", "muted"), (rounds, "text")]))
     speed = f"{replay.speed:g}{signs.times} real time" if replay.real_time else f"{replay.speed:g} rounds/s"
-    return [*fields, _Field(5, [(speed, "muted")])]
+    return [*fields, _Field(6, [(speed, "muted")])]
 
 
 def _right(view: View) -> Line:
