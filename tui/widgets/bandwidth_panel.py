@@ -16,7 +16,7 @@ from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import pad, safe_text
 from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel
+from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.numbers import gigabytes, percent
 from specmon.tui.widgets.panel import Panel
@@ -59,7 +59,7 @@ def _full(view: View, devices: list[DeviceBandwidth], cells: int, signs: Glyphs)
             _busy(device, cells, signs),
             _counter(device, cells, signs),
         ]
-    body.append(_ceiling(view, devices[0], signs))
+    body.append(_ceiling(view, devices[0], cells, signs))
     return [*body, *_sensors(view, devices, signs), *_how_counted(view, devices, cells)]
 
 
@@ -141,20 +141,21 @@ def _counter(device: DeviceBandwidth, cells: int, signs: Glyphs) -> Line:
     return [line[0], (f"{'of peak':>{RATE + 1}} ", "muted"), *line[2:]]
 
 
-def _ceiling(view: View, device: DeviceBandwidth, signs: Glyphs) -> Line:
-    """What 100 % stands for, and where that figure is from."""
+def _ceiling(view: View, device: DeviceBandwidth, cells: int, signs: Glyphs) -> Line:
+    """What 100 % stands for, and of where that figure is from as much as there is room for."""
     if device.no_fraction == CACHE_RESIDENT:
         return [("weights + KV fit the cache: no % of memory speed", "muted")]
     if device.ceiling is None:
         return [("100 % n/a: no ceiling was measured", "muted")]
+    line: Line = [("100 % = ", "muted"), (f"{gigabytes(device.ceiling)} GB/s", "text")]
     source = view.ledger.header.ceiling_source if view.ledger.header else None
-    shared = ", shared by all cores" if device.shares_ceiling else ""
-    line: Line = [
-        ("100 % = ", "muted"),
-        (f"{gigabytes(device.ceiling)} GB/s", "text"),
-        (shared, "muted"),
-    ]
-    return [*line, (f", {safe_text(source, signs.ascii)}", "muted")] if source else line
+    told = ["shared by all cores"] if device.shares_ceiling else []
+    for part in [*told, *(safe_text(source, signs.ascii).split(", ") if source else [])]:
+        more: Line = [*line, (f", {part}", "muted")]
+        if line_width(more) > cells:
+            break
+        line = more
+    return line
 
 
 def _busy_and_ceiling(devices: list[DeviceBandwidth], cells: int, signs: Glyphs) -> Line:
