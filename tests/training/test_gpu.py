@@ -48,7 +48,7 @@ def test_graphs_write_what_the_target_chooses(tiny: TinyModels, scripts: tuple[S
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize("kind", ["draft", "eagle3"])
+@pytest.mark.parametrize("kind", ["draft", "eagle3", "block"])
 def test_run_learns_on_a_gpu(new_settings: NewSettings, new_place: NewPlace, kind: str) -> None:
     place = new_place()
 
