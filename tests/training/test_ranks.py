@@ -14,7 +14,13 @@ import torch
 from specmon.core.errors import SpecmonError
 from specmon.core.training.ranks import Ranks, ranks_on
 
-TWO = ("cpu:0", "cpu:1")
+needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+on_two = pytest.mark.parametrize(
+    "two",
+    [("cpu:0", "cpu:1"), pytest.param(("cuda:0", "cuda:1"), marks=[pytest.mark.gpu2, needs_two])],
+    ids=["cpu", "cuda"],
+)
+Two = tuple[str, str]
 
 
 @pytest.fixture(autouse=True)
@@ -34,26 +40,29 @@ def dawdle(ranks: Ranks) -> None:
     time.sleep(600)
 
 
-def test_both_come_to_the_same_place_and_part() -> None:
-    with ranks_on(TWO, come_along) as ranks:
+@on_two
+def test_both_come_to_the_same_place_and_part(two: Two) -> None:
+    with ranks_on(two, come_along) as ranks:
         ranks.wait()
 
     assert not torch.distributed.is_initialized()
     assert [other.exitcode for other in ranks.others] == [0]
 
 
-def test_a_process_that_is_killed_is_named() -> None:
+@on_two
+def test_a_process_that_is_killed_is_named(two: Two) -> None:
     with (
-        pytest.raises(SpecmonError, match=r"^The process on cpu:1 was killed by signal 9\.$"),
-        ranks_on(TWO, be_killed) as ranks,
+        pytest.raises(SpecmonError, match=rf"^The process on {two[1]} was killed by signal 9\.$"),
+        ranks_on(two, be_killed) as ranks,
     ):
         ranks.wait()
     assert not torch.distributed.is_initialized()
 
 
-def test_ctrl_c_is_heard_while_the_other_is_waited_for() -> None:
+@on_two
+def test_ctrl_c_is_heard_while_the_other_is_waited_for(two: Two) -> None:
     def wait_in_vain() -> None:
-        with ranks_on(TWO, dawdle) as ranks:
+        with ranks_on(two, dawdle) as ranks:
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             ranks.wait()
 
@@ -62,8 +71,9 @@ def test_ctrl_c_is_heard_while_the_other_is_waited_for() -> None:
     assert not torch.distributed.is_initialized()
 
 
-def test_a_signal_while_processes_start_ends_the_run_and_them() -> None:
+@on_two
+def test_a_signal_while_processes_start_ends_the_run_and_them(two: Two) -> None:
     heard = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
     heard.start()
-    with pytest.raises(KeyboardInterrupt), ranks_on(TWO, dawdle):
+    with pytest.raises(KeyboardInterrupt), ranks_on(two, dawdle):
         pytest.fail("the others cannot be here yet")
