@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,10 +118,8 @@ class Training:
             return sums
         grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         values = torch.cat([*(grad.flatten() for grad in grads), sums])
-        try:
+        with self._saying_what_is_left():
             self.ranks.add_up(values)
-        except SpecmonError as failed:
-            raise SpecmonError(f"{failed.message.rstrip('.')}; {self._last_good()}.") from failed
         *parts, sums = torch.split(values, [*(grad.numel() for grad in grads), len(sums)])
         for grad, part in zip(grads, parts, strict=True):
             grad.copy_(part.view_as(grad))
@@ -142,11 +140,17 @@ class Training:
 
     def _save(self) -> None:
         if self.ranks.leads:
-            try:
+            with self._saying_what_is_left():
                 save_checkpoint(self.checkpoint, self.learner.module, self._optimiser, self.step, self.curve)
-            except SpecmonError as failed:
-                raise SpecmonError(f"{failed.message.rstrip('.')}; {self._last_good()}.") from failed
         self._saved_at = time.monotonic()
+
+    @contextmanager
+    def _saying_what_is_left(self) -> Iterator[None]:
+        """A failure within it says where the last good state is."""
+        try:
+            yield
+        except SpecmonError as failed:
+            raise SpecmonError(f"{failed.message.rstrip('.')}; {self._last_good()}.") from failed
 
     def _last_good(self) -> str:
         if not self.checkpoint.exists():

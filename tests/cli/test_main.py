@@ -13,7 +13,7 @@ from specmon import __version__
 from specmon.tui.commands import run as run_module
 from specmon.tui.commands.main import main
 
-HEAVY = ("torch", "textual", "transformers", "numpy", "rich")
+HEAVY = ("torch", "textual", "transformers", "numpy", "rich", "msgspec")
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["race", "--help"], ["--version"]])

@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
+from tests.gpus import needs_two
 from tests.tiny_models import TinyModels
 
 CODE = "import sys; from specmon.tui.commands.main import main; sys.exit(main())"
 SMALL = ("--tokens", "3000", "--row-tokens", "64", "--batch-tokens", "256", "--steps", "1000000")
 LONGEST_S = 120
-needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.gpus import needs_gpu, needs_two
 from tests.tiny_models import TinyModels
 from torch.nn import functional as F
 
@@ -21,8 +22,6 @@ from specmon.core.training.run import Place, train
 from specmon.core.training.scripts import Script
 
 NewSettings, NewPlace = Callable[..., TrainSettings], Callable[..., Place]
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
 @pytest.mark.gpu

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.gpus import needs_two
 
 from specmon.core.errors import SpecmonError
 from specmon.core.training.ranks import Ranks, ranks_on
 
-needs_two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 on_two = pytest.mark.parametrize(
     "two",
     [("cpu:0", "cpu:1"), pytest.param(("cuda:0", "cuda:1"), marks=[pytest.mark.gpu2, needs_two])],

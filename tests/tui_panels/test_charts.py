@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from specmon.core.engine.messages import Recording
 from specmon.core.events import AnyEvent, Decoder, Header, Lane, Telemetry
@@ -322,6 +323,14 @@ def test_status_of_a_replay_says_where_it_stands() -> None:
     line = plain(render_status(View(ledger=played(), replay=real_time), 160)[0])
     assert "REPLAY ▶" in line
     assert "0.5× real time" in line
+
+
+def test_status_of_a_replay_without_devices_leaves_no_empty_field() -> None:
+    replay = ReplayStatus(name="a.session", paused=True, t=0, t_end=10**9, speed=5.0)
+    ledger = played()
+    ledger.lanes[0].lane = structs.replace(ledger.lanes[0].lane, devices=())
+    line = plain(render_status(View(ledger=ledger, replay=replay), 160)[0])
+    assert "Qwen2.5-7B bf16 │ turn 1/1" in line
 
 
 def test_labels_of_decoder_and_devices() -> None:

@@ -17,7 +17,6 @@ import typer
 from typer.core import TyperGroup
 
 from specmon import __version__
-from specmon.core.engine.failures import LESS_MEMORY, is_out_of_memory, sentence
 from specmon.core.errors import SpecmonError
 from specmon.tui.commands import (
     bench,
@@ -143,6 +142,8 @@ def _explain(error: BaseException) -> int:
     ):  # what typer raises for a wrong call
         say(f"{format_message().rstrip('.')}. Try: specmon --help")
         return EXIT_USAGE
+    from specmon.core.engine.failures import LESS_MEMORY, is_out_of_memory, sentence
+
     if is_out_of_memory(error):
         say(f"{sentence(error)} {LESS_MEMORY}")
         return EXIT_FAILURE

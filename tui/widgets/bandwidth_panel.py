@@ -16,7 +16,15 @@ from specmon.tui.widgets.bars import bar
 from specmon.tui.widgets.cells import pad, safe_text
 from specmon.tui.widgets.cells import width as cells_of
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
+from specmon.tui.widgets.lines import (
+    Line,
+    Title,
+    body_height,
+    body_width,
+    in_panel,
+    line_width,
+    while_it_fits,
+)
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.numbers import gigabytes, percent
 from specmon.tui.widgets.panel import Panel
@@ -147,15 +155,12 @@ def _ceiling(view: View, device: DeviceBandwidth, cells: int, signs: Glyphs) -> 
         return [("weights + KV fit the cache: no % of memory speed", "muted")]
     if device.ceiling is None:
         return [("100 % n/a: no ceiling was measured", "muted")]
-    line: Line = [("100 % = ", "muted"), (f"{gigabytes(device.ceiling)} GB/s", "text")]
+    figure: Line = [("100 % = ", "muted"), (f"{gigabytes(device.ceiling)} GB/s", "text")]
     source = view.ledger.header.ceiling_source if view.ledger.header else None
     told = ["shared by all cores"] if device.shares_ceiling else []
-    for part in [*told, *(safe_text(source, signs.ascii).split(", ") if source else [])]:
-        more: Line = [*line, (f", {part}", "muted")]
-        if line_width(more) > cells:
-            break
-        line = more
-    return line
+    told += safe_text(source, signs.ascii).split(", ") if source else []
+    room = cells - line_width(figure)
+    return [*figure, *while_it_fits([[(f", {part}", "muted")] for part in told], room)]
 
 
 def _busy_and_ceiling(devices: list[DeviceBandwidth], cells: int, signs: Glyphs) -> Line:

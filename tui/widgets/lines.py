@@ -44,6 +44,16 @@ def line_width(line: Iterable[Segment]) -> int:
     return sum(width(text) for text, _ in line)
 
 
+def while_it_fits(parts: Iterable[Line], cells: int) -> Line:
+    """The parts one after the other, as many as `cells` hold."""
+    line: Line = []
+    for part in parts:
+        if line_width(line) + line_width(part) > cells:
+            break
+        line += part
+    return line
+
+
 def changed_cells(before: Line, after: Line) -> tuple[int, int]:
     """Where two lines of one width differ: cells from the first to before the second figure, by whole segments."""
     if before == after:

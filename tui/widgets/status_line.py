@@ -76,7 +76,7 @@ def _mode(view: View, turn: TurnMetrics | None) -> Segment:
 
 
 def _lane_fields(lane: Lane, turn: TurnMetrics | None, signs: Glyphs, roomy: bool) -> list[_Field]:
-    models: Line = [(safe_text(lane.target, signs.ascii), "text"), (f" {safe_text(lane.recipe)}", "muted")]
+    models = _target(lane, signs)
     backend: Line = [(safe_text(lane.backend, signs.ascii), "muted")]
     if lane.drafter:
         models += [(f" {signs.arrow} ", "muted"), (safe_text(lane.drafter, signs.ascii), "text")]
@@ -87,6 +87,10 @@ def _lane_fields(lane: Lane, turn: TurnMetrics | None, signs: Glyphs, roomy: boo
         devices = " + ".join(lane.devices) if roomy else short_devices(lane.devices)
         fields.append(_Field(6, [(safe_text(devices, signs.ascii), "text")]))
     return fields
+
+
+def _target(lane: Lane, signs: Glyphs) -> Line:
+    return [(safe_text(lane.target, signs.ascii), "text"), (f" {safe_text(lane.recipe)}", "muted")]
 
 
 def short_devices(devices: tuple[str, ...]) -> str:
@@ -107,15 +111,12 @@ def _replay_fields(view: View, replay: ReplayStatus, signs: Glyphs) -> list[_Fie
     fields = [_Field(9, [("specmon", "title")]), _Field(0, [("REPLAY ", "accent"), (pause, "accent")])]
     fields.append(_Field(3, [(safe_text(replay.name, signs.ascii), "text")]))
     if lane is not None:
-        models: Line = [
-            (safe_text(lane.lane.target, signs.ascii), "text"),
-            (f" {safe_text(lane.lane.recipe)}", "muted"),
-        ]
-        devices = safe_text(" + ".join(lane.lane.devices), signs.ascii)
         here = replay.turn or view.turn + 1
         number = f"turn {here:,}/{max(replay.turns, here):,} "
         label = decoder_label(turn.lane if turn else lane.lane, turn)
-        fields += [_Field(4, models), _Field(8, [(devices, "muted")])]
+        fields.append(_Field(4, _target(lane.lane, signs)))
+        if lane.lane.devices:
+            fields.append(_Field(8, [(safe_text(" + ".join(lane.lane.devices), signs.ascii), "muted")]))
         fields.append(_Field(2, [(number, "muted"), (label, "text")]))
     fields.append(_Field(5, [(clock(replay.t), "title"), (f"/{clock(replay.t_end)}", "muted")]))
     if turn is not None:

@@ -12,7 +12,16 @@ from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.cells import safe_text, wrapped
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, is_framed, line_width
+from specmon.tui.widgets.lines import (
+    Line,
+    Title,
+    body_height,
+    body_width,
+    in_panel,
+    is_framed,
+    line_width,
+    while_it_fits,
+)
 from specmon.tui.widgets.moment import lane_of, turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.pointing import PointingPanel
@@ -236,18 +245,8 @@ def _legend(view: View, state: TextState, signs: Glyphs, width: int) -> Line:
     if view.ghosts:
         signs_shown.append((f"{signs.rejected} rejected", "rejected"))
     signs_shown += [(f"{signs.selected} selected", "accent"), (f"{signs.first} token one", "muted")]
-    return _while_it_fits(signs_shown, width - TITLE_CELLS)
-
-
-def _while_it_fits(segments: Line, cells: int) -> Line:
-    """The segments with a space between them, as many as `cells` hold."""
-    line: Line = []
-    for text, role in segments:
-        more: Line = [(" ", "text"), (text, role)] if line else [(text, role)]
-        if line_width(line) + line_width(more) > cells:
-            break
-        line += more
-    return line
+    first, *others = signs_shown
+    return while_it_fits([[first], *([(" ", "text"), other] for other in others)], width - TITLE_CELLS)
 
 
 class TextPanel(PointingPanel):

@@ -9,7 +9,15 @@ from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.turn import TurnMetrics
 from specmon.tui.view import View
 from specmon.tui.widgets.glyphs import Glyphs, glyphs
-from specmon.tui.widgets.lines import Line, Title, body_height, body_width, in_panel, line_width
+from specmon.tui.widgets.lines import (
+    Line,
+    Title,
+    body_height,
+    body_width,
+    in_panel,
+    line_width,
+    while_it_fits,
+)
 from specmon.tui.widgets.moment import turn_of
 from specmon.tui.widgets.palette import Palette
 from specmon.tui.widgets.panel import Panel
@@ -78,12 +86,7 @@ def _legend(turn: TurnMetrics, room: int, signs: Glyphs) -> Line:
         parts.append(
             [*_explained(signs.used, "overlap", "used"), *_explained(signs.wasted, "wasted", "wasted")]
         )
-    line: Line = []
-    for part in [*parts, _kind("wait", signs)]:
-        if line_width(line) + line_width(part) > room:
-            break
-        line += part
-    return line
+    return while_it_fits([*parts, _kind("wait", signs)], room)
 
 
 def _kind(kind: str, signs: Glyphs) -> Line:
