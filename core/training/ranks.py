@@ -136,6 +136,10 @@ def _meet(ranks: Ranks, meeting: Path) -> None:
         timeout=_PATIENCE,
         device_id=ranks.device if ranks.device.type == "cuda" else None,
     )
+    # NCCL connects processes at the first collective, deaf to anything: later, one that is gone would not be noticed
+    dist.all_reduce(torch.ones(1, device=ranks.device))
+    if ranks.device.type == "cuda":
+        torch.cuda.synchronize(ranks.device)
 
 
 def _until(done: Callable[[], bool], others: tuple[BaseProcess, ...]) -> None:
