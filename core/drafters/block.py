@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -26,73 +27,107 @@ from specmon.core.drafters.base import Arrived, DrafterInfo, Outcome, Prepared, 
 from specmon.core.drafters.best_first import best_first
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
+from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.placement import Block
+from specmon.core.models.pool import Progress
+from specmon.core.models.prefill import SIZES
+from specmon.core.models.recipe import Recipe
 from specmon.core.models.replays import wait_for
-from specmon.core.models.transformer import Layer
+from specmon.core.models.transformer import Transformer
 from specmon.kernels.head.reference import top_rows
 from specmon.kernels.linear import Linear
+from specmon.kernels.registry import TRITON
 from specmon.kernels.rmsnorm.reference import rmsnorm
-from specmon.kernels.rope.reference import RopeTable
+
+if TYPE_CHECKING:
+    from specmon.core.drafters.streamed_block import StreamedBlock
 
 #: Most positions whose features are fused at once.
-_CHUNK = 2048
+CHUNK = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """A block's likeliest target tokens [K][n] at each position, best first, and their probabilities alike.
+
+    `launches`: the host's, where they are counted.
+    """
+
+    tokens: list[list[int]]
+    probs: list[list[float]]
+    launches: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockModel:
-    """The drafter's weights. `to_target` [V'] maps its indices to target token ids."""
+    """The drafter's weights. `to_target` [V'] maps its indices to target token ids.
 
-    config: ModelConfig
+    `body` is what a block goes through; its embedding holds the masks [1 + K, D] behind a row for the token before them.
+    """
+
+    body: Transformer
     tap_layers: tuple[int, ...]
     embedding_VD: Tensor
-    masks_KD: Tensor
     fc: Linear
     hidden_norm: Tensor
-    layers: tuple[Layer, ...]
-    norm: Tensor
-    head: Linear
     to_target: Tensor
-    rope: RopeTable
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.body.config
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of a block's pass: the token before it, and its masks."""
+        return len(self.body.embedding_VD)
 
     @property
     def block_len(self) -> int:
-        return len(self.masks_KD)
+        return self.n_rows - 1
 
     @property
     def weight_bytes(self) -> int:
         """Bytes a draft reads, the fusing of the features before it included."""
-        per_layer = [(y.attention.qkv, y.attention.o, y.mlp.gate_up, y.mlp.down) for y in self.layers]
-        linears = [self.fc, *(linear for four in per_layer for linear in four), self.head]
-        return sum(linear.weight_bytes for linear in linears)
+        return self.fc.weight_bytes + self.body.weight_bytes
+
+    def fuse(self, features_NF: Tensor) -> Tensor:
+        """What keys and values of the layers are made of [N, D]."""
+        return rmsnorm(self.fc(features_NF).float(), self.hidden_norm, self.config.norm_eps)
 
     def keep(self, features_NF: Tensor, kv: KvCache, start: int) -> None:
         """Keys and values of the confirmed positions from `start` on."""
-        fused_ND = rmsnorm(self.fc(features_NF).float(), self.hidden_norm, self.config.norm_eps)
-        rotation = self.rope.rows(slice(start, start + len(fused_ND)))
-        for i, layer in enumerate(self.layers):
-            layer.attention.keep(fused_ND, self.config, rotation, kv, i, start, len(fused_ND))
+        for piece_NF in torch.split(features_NF, CHUNK):
+            fused_ND = self.fuse(piece_NF)
+            rotation = self.body.rope.rows(slice(start, start + len(fused_ND)))
+            for i, layer in enumerate(self.body.layers):
+                layer.attention.keep(fused_ND, self.config, rotation, kv, i, start, len(fused_ND))
+            start += len(fused_ND)
 
     def fill(self, token: int, kv: KvCache, position: int) -> Tensor:
         """Logits [K, V'] of the tokens after `token`, which stands at `position`."""
-        eps = self.config.norm_eps
-        x_RD = torch.cat([self.embedding_VD[token : token + 1], self.masks_KD]).float()
-        placement = Block(position, len(x_RD))
-        rotation = self.rope.rows(placement.positions)
-        for i, layer in enumerate(self.layers):
-            h_RD = rmsnorm(x_RD, layer.input_norm, eps)
-            x_RD += layer.attention(h_RD, self.config, rotation, kv, i, placement)
-            x_RD += layer.mlp(rmsnorm(x_RD, layer.post_norm, eps))
-        return self.head(rmsnorm(x_RD[1:], self.norm, eps))
+        self.body.embedding_VD[0] = self.embedding_VD[token]
+        rows = torch.arange(self.n_rows, device=self.body.device)
+        hidden_RD, _ = self.body.hidden(rows, kv, Block(position, self.n_rows))
+        return self.body.logits(hidden_RD[1:])
 
 
 class BlockDrafter:
     """Implements `Drafter`, without branches. It proposes no more than a block, as a chain or a tree of `n_nodes` nodes.
 
+    Args:
+        drafts: fills blocks in one piece, where kernels can.
     Raises: ValueError where features are not handed on one by one.
     """
 
-    def __init__(self, model: BlockModel, kv: KvCache, label: str, n_nodes: int = 0) -> None:
-        self._model, self._kv, self._n_nodes = model, kv, n_nodes
+    def __init__(
+        self,
+        model: BlockModel,
+        kv: KvCache,
+        label: str,
+        n_nodes: int = 0,
+        drafts: StreamedBlock | None = None,
+    ) -> None:
+        self._model, self._kv, self._n_nodes, self._drafts = model, kv, n_nodes, drafts
         self.info = DrafterInfo(
             kind="block",
             label=label,
@@ -103,7 +138,9 @@ class BlockDrafter:
         )
         self._context: list[int] = []
         self._kept = 0  # positions below this have their keys and values
-        self._unkept: list[Tensor] = []  # features of those from there on
+        self._unkept = torch.zeros(
+            0, model.fc.in_features
+        )  # features of those from there on, wherever they are
         self._work = Work()
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
@@ -116,17 +153,15 @@ class BlockDrafter:
         wait_for(self._device)
 
     def draft(self, draft_len: int) -> Proposal:
-        self._keep_all()
-        logits_KV = self._model.fill(self._context[-1], self._kv, self._kept)[:draft_len]
+        filled = self._fill()
         end = self._kept + 1 + self._model.block_len
         self._work += Work(
             forwards=1,
             weight_bytes=self.info.weight_bytes,
             kv_bytes=end * self.info.kv_bytes_per_token,
-            launches=None,
+            launches=filled.launches,
         )
-        index, probs = top_rows(logits_KV, min(max(self._n_nodes, 1), logits_KV.shape[1]))
-        return self._proposal(self._model.to_target[index].tolist(), probs.tolist())
+        return self._proposal(filled.tokens[:draft_len], filled.probs[:draft_len])
 
     def prepare(
         self, fan_out: tuple[int, ...], draft_len: int, clock: Callable[[], int], arrived: Arrived
@@ -142,6 +177,18 @@ class BlockDrafter:
         """Raises: ValueError, as `prepare`."""
         raise ValueError("a block drafter has no branches to adopt")
 
+    def warm(self, draft_len: int, progress: Progress) -> None:
+        """Draft after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn."""
+        if self._drafts is None:
+            return
+        for size in (size for size in SIZES if size <= min(CHUNK, self._kv.n_slots)):
+            self._drafts.keep(torch.zeros(size, self._model.fc.in_features), 0)
+        most = min(draft_len + 1, MAX_ROWS)
+        for n_kept in range(most + 1):
+            if self._drafts.captures:
+                progress(f"capturing graphs: a block after {n_kept} tokens", n_kept / (most + 1))
+            self._drafts.draft(0, torch.zeros(n_kept, self._model.fc.in_features), 0)
+
     def take_work(self) -> Work:
         work, self._work = self._work, Work()
         return work
@@ -152,18 +199,32 @@ class BlockDrafter:
 
     def _take(self, features_NF: Tensor | None) -> None:
         """Features of the positions up to the last confirmed token, which has none yet."""
-        before = self._kept + sum(map(len, self._unkept))
-        if features_NF is None or before + len(features_NF) != len(self._context) - 1:
-            raise ValueError(f"{len(self._context) - 1 - before} more positions need as many features")
-        self._unkept.append(features_NF)
+        lacking = len(self._context) - 1 - self._kept - len(self._unkept)
+        if features_NF is None or len(features_NF) != lacking:
+            raise ValueError(f"{lacking} more positions need as many features")
+        self._unkept = torch.cat([self._unkept, features_NF]) if len(self._unkept) else features_NF
 
     def _keep_all(self) -> None:
         """Fuse what came since the last draft."""
-        for features_NF in self._unkept:
-            for piece in torch.split(features_NF, _CHUNK):
-                self._model.keep(piece.to(self._device), self._kv, self._kept)
-                self._kept += len(piece)
-        self._unkept = []
+        if len(self._unkept):
+            if self._drafts is None:
+                self._model.keep(self._unkept.to(self._device), self._kv, self._kept)
+            else:
+                self._drafts.keep(self._unkept, self._kept)
+            self._kept, self._unkept = self._kept + len(self._unkept), self._unkept[:0]
+
+    def _fill(self) -> Filled:
+        """The likeliest tokens at each position of the block behind the last token."""
+        token = self._context[-1]
+        if self._drafts is None or len(self._unkept) > MAX_ROWS:
+            self._keep_all()
+        if self._drafts is None:
+            logits_KV = self._model.fill(token, self._kv, self._kept)
+            index, probs = top_rows(logits_KV, min(max(self._n_nodes, 1), logits_KV.shape[1]))
+            return Filled(tokens=self._model.to_target[index].tolist(), probs=probs.tolist())
+        filled = self._drafts.draft(token, self._unkept, self._kept)
+        self._kept, self._unkept = self._kept + len(self._unkept), self._unkept[:0]
+        return filled
 
     def _proposal(self, tokens_KR: list[list[int]], probs_KR: list[list[float]]) -> Proposal:
         if not self._n_nodes:
@@ -176,3 +237,14 @@ class BlockDrafter:
             probs=tuple(probs_KR[node.depth][node.rank] for node in nodes),
             parents=tuple(node.parent for node in nodes),
         )
+
+
+def stream_block(
+    model: BlockModel, kv: KvCache, recipe: Recipe, n_nodes: int, *, graphs: bool
+) -> StreamedBlock | None:
+    """Whole blocks where the recipe's backend has streaming kernels (Triton is imported only then) and they fit in."""
+    if recipe.backend != TRITON.label or model.n_rows > MAX_ROWS:
+        return None
+    from specmon.core.drafters.streamed_block import StreamedBlock
+
+    return StreamedBlock(model, kv, max(n_nodes, 1), graphs=graphs)

@@ -14,6 +14,7 @@ from specmon.core.errors import SpecmonError
 from specmon.core.models.build import Builder, rope_table
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.recipe import Recipe
+from specmon.core.models.transformer import Transformer
 
 
 def is_block_drafter(raw_config: dict[str, Any]) -> bool:
@@ -48,18 +49,21 @@ def load_block_drafter(
     if not masks.numel():
         raise SpecmonError(f"{file.where} has no masks (model.masks.weight), so it drafts nothing.")
     builder = Builder(file, recipe, device)
+    masks_KD = builder.dense("model.masks.weight", (block_len, hidden))
     return BlockModel(
-        config=config,
+        body=Transformer(
+            replace(config, vocab_size=len(to_target)),
+            embedding_VD=torch.cat([torch.zeros_like(masks_KD[:1]), masks_KD]),
+            layers=[builder.layer(i) for i in range(config.n_layers)],
+            norm=builder.norm("model.norm.weight", hidden),
+            head=builder.linear("lm_head.weight", (len(to_target), hidden)),
+            rope=rope_table(config, builder.device, max_positions + block_len + 1),
+        ),
         tap_layers=taps,
         embedding_VD=embedding_VD,
-        masks_KD=builder.dense("model.masks.weight", (block_len, hidden)),
         fc=builder.linear("model.fc.weight", (hidden, len(taps) * hidden)),
         hidden_norm=builder.norm("model.hidden_norm.weight", hidden),
-        layers=tuple(builder.layer(i) for i in range(config.n_layers)),
-        norm=builder.norm("model.norm.weight", hidden),
-        head=builder.linear("lm_head.weight", (len(to_target), hidden)),
         to_target=to_target.to(embedding_VD.device),
-        rope=rope_table(config, builder.device, max_positions + block_len + 1),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import Drafter
-from specmon.core.drafters.block import BlockDrafter
+from specmon.core.drafters.block import BlockDrafter, stream_block
 from specmon.core.drafters.block_file import is_block_drafter, load_block_drafter
 from specmon.core.drafters.chain import ChainDrafter
 from specmon.core.drafters.draft_model import DraftModelStepper
@@ -174,11 +174,11 @@ def _build_scripted(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter
 def _build_named(spec: DrafterSpec, rest: str, progress: Progress) -> Drafter:
     """A model's folder, file or hub id."""
     if is_block(open_model(spec.name, spec.cache_dir).file):
-        return _build_block(spec)
+        return _build_block(spec, progress)
     return _build_model(spec, "", progress)
 
 
-def _build_block(spec: DrafterSpec) -> BlockDrafter:
+def _build_block(spec: DrafterSpec, progress: Progress) -> BlockDrafter:
     source, target = open_model(spec.name, spec.cache_dir), open_model(spec.target, spec.cache_dir)
     recipe, wanted = _recipe(spec, target), target.file.config
     file = _of_same_vocabulary(source, target)
@@ -187,7 +187,10 @@ def _build_block(spec: DrafterSpec) -> BlockDrafter:
     model = load_block_drafter(file, wanted, embedding, recipe, spec.device, max_positions=positions)
     n_slots = positions + model.block_len + 1
     kv = KvCache.of(model.config, n_slots=n_slots, dtype=recipe.kv, device=embedding.device)
-    return BlockDrafter(model, kv, source.label, spec.draft_nodes)
+    drafts = stream_block(model, kv, recipe, spec.draft_nodes, graphs=spec.graphs)
+    drafter = BlockDrafter(model, kv, source.label, spec.draft_nodes, drafts)
+    drafter.warm(spec.draft_len, progress)
+    return drafter
 
 
 def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDrafter:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from specmon.core.drafters.tree import MAX_NODES
 from specmon.core.models.build import build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.kv import KvCache
@@ -25,14 +26,15 @@ ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless t
 _FEATURES = 3 * 576  # a row's, of an EAGLE-3 head for a small target
 _LIKELY = 17  # tokens after a place, where one outcome may get all of 16 branches
 _LAYERS = 2  # the first, and one that looks like all others
+_BLOCK_LEN, _BLOCK_INNER = 8, 2  # a block drafter's masks, and its inner size by its hidden size
 
 
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind, and drafts
-    of an EAGLE-3 head where `HEADS` has one; then what settles a round, sampling and acceptance, and what a target writes
-    text with that drafters learn from. Run it in a process of
+    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind; drafts of
+    an EAGLE-3 head and a block drafter where `HEADS` has a vocabulary for them; then what settles a round, sampling and
+    acceptance, and what a target writes text with that drafters learn from. Run it in a process of
     `kernels.offline.workers`.
     """
     config = replace(SHAPES[shape], n_layers=_LAYERS)
@@ -43,6 +45,7 @@ def model_launches(shape: str, arch: int) -> list[Launch]:
         launches |= dict.fromkeys(record_launches(partial(_run, file, recipe), arch))
         if shape in HEADS:
             launches |= dict.fromkeys(record_launches(partial(_draft, shape, recipe), arch))
+            launches |= dict.fromkeys(record_launches(partial(_fill, shape, recipe), arch))
     launches |= dict.fromkeys(record_launches(partial(_settle, file.config.vocab_size), arch))
     launches |= dict.fromkeys(record_launches(partial(_write, file.config), arch))
     return list(launches)
@@ -51,10 +54,15 @@ def model_launches(shape: str, arch: int) -> list[Launch]:
 class _Shapes:
     """A model file whose tensors have shapes and no values."""
 
-    raw_config: dict[str, Any] = {}  # noqa: RUF012
-
-    def __init__(self, where: str, config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        where: str,
+        config: ModelConfig,
+        shapes: dict[str, tuple[int, ...]],
+        raw_config: dict[str, Any] | None = None,
+    ) -> None:
         self.where, self.config, self._shapes = where, config, shapes
+        self.raw_config = raw_config or {}
 
     def names(self) -> frozenset[str]:
         return frozenset(self._shapes)
@@ -125,6 +133,34 @@ def _draft(shape: str, recipe: Recipe) -> None:
                 carries = torch.split(line.carries, 1)
                 drafts.likely(torch.split(line.logits, 1), carries, 0, slot, _LIKELY)
                 drafts.branches(_branches(n_rows, slot), carries[:1] * n_rows, 2, 0)
+
+
+def _fill(shape: str, recipe: Recipe) -> None:
+    """Load a block drafter and fill blocks with it, on tensors without values."""
+    from specmon.core.drafters.block_file import load_block_drafter
+    from specmon.core.drafters.streamed_block import StreamedBlock
+
+    target, taps = SHAPES[shape], [0, 1, 2]
+    width, vocabulary = target.hidden_size, HEADS[shape]
+    config = replace(head_config(target), n_layers=_LAYERS, intermediate_size=_BLOCK_INNER * width)
+    shapes = tensor_shapes(config) | {
+        "model.fc.weight": (width, len(taps) * width),
+        "model.hidden_norm.weight": (width,),
+        "model.masks.weight": (_BLOCK_LEN, width),
+        "lm_head.weight": (vocabulary, width),
+        "d2t": (vocabulary,),
+    }
+    file = _Shapes(f"{PREFIX}{shape}-block", config, shapes, {"block_config": {"target_layers": taps}})
+    with _Valueless(), torch.inference_mode():
+        embedding = torch.empty(target.vocab_size, width, dtype=recipe.activation, device="meta")
+        model = load_block_drafter(file, target, embedding, recipe, "meta", max_positions=MAX_ROWS)
+        kv = _cache(config, recipe)
+        for n_best in (1, MAX_NODES):
+            drafts = StreamedBlock(model, kv, n_best)
+            for start in (0, TILED_FROM):
+                drafts.keep(torch.zeros(1, model.fc.in_features), start)
+                for n_kept in (0, *ROW_COUNTS):
+                    drafts.draft(0, torch.zeros(n_kept, model.fc.in_features), start)
 
 
 def _branches(n_rows: int, start: int) -> list[BranchStart]:

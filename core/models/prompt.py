@@ -109,10 +109,9 @@ class PromptPasses:
     def _attend(self, i: int, h: Tensor) -> Tensor:
         """A layer's attention block up to its output projection. Shapes: h [N, D] -> [N, D]."""
         own, keys, values = self._model.layers[i].attention, self._kv.keys(i), self._kv.values(i)
-        norms = (own.q_norm, own.k_norm) if own.q_norm is not None and own.k_norm is not None else None
         q = turn_and_append(
             own.qkv(h),
-            norms,
+            own.head_norms,
             self._cos,
             self._sin,
             self._shape,

@@ -86,10 +86,8 @@ class StreamedLayer:
         down, down_bias = parts(mlp.down)
         if gate_up_bias is not None:
             raise ValueError("the streaming kernels take no bias on gate and up")
-        q_norm, k_norm = attention.q_norm, attention.k_norm
-        norms = (q_norm, k_norm) if q_norm is not None and k_norm is not None else None
         shape = HeadShape(n_heads=config.n_heads, n_kv_heads=config.n_kv_heads, head_dim=config.head_dim)
-        self.qkv = QkvMatmul(qkv, qkv_bias, norms, shape, schedules["qkv"], entering_eps)
+        self.qkv = QkvMatmul(qkv, qkv_bias, attention.head_norms, shape, schedules["qkv"], entering_eps)
         self.o = ResidualMatmul(o, o_bias, schedules["o"])
         self.gate_up = SwigluMatmul(gate_up, schedules["gate_up"], config.norm_eps)
         self.down = ResidualMatmul(down, down_bias, schedules["down"])

@@ -32,6 +32,11 @@ class Attention:
     q_norm: Tensor | None
     k_norm: Tensor | None
 
+    @property
+    def head_norms(self) -> tuple[Tensor, Tensor] | None:
+        """Of q and k heads, where the model has them."""
+        return None if self.q_norm is None or self.k_norm is None else (self.q_norm, self.k_norm)
+
     def __call__(
         self,
         h_RE: Tensor,
@@ -67,9 +72,10 @@ class Attention:
         n_rows, n_q, n_kv = h_RE.shape[0], config.n_heads, config.n_kv_heads
         heads = self.qkv(h_RE).view(n_rows, n_q + 2 * n_kv, config.head_dim)
         q_RHD, k_RGD, v_RGD = torch.split(heads, [n_q, n_kv, n_kv], dim=1)
-        if self.q_norm is not None and self.k_norm is not None:
-            q_RHD = rmsnorm(q_RHD, self.q_norm, config.norm_eps)
-            k_RGD = rmsnorm(k_RGD, self.k_norm, config.norm_eps)
+        if self.head_norms is not None:
+            q_norm, k_norm = self.head_norms
+            q_RHD = rmsnorm(q_RHD, q_norm, config.norm_eps)
+            k_RGD = rmsnorm(k_RGD, k_norm, config.norm_eps)
             q_RHD, k_RGD = apply_rope(q_RHD, *rotation), apply_rope(k_RGD, *rotation)
         else:
             rotated = apply_rope(heads[:, : n_q + n_kv], *rotation)

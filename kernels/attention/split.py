@@ -50,13 +50,19 @@ class Branched:
     """Where rows of several continuations stand (`branched`); tables on the device, set before the pass begins.
 
     Shapes: positions [16] int32, and the slots rows are stored in alike; prefixes [16] int32, how much of the main line
-    each sees; own [n, 16] int32, the slot of row r's position prefixes[r] + i at [i, r], its own one among them.
+    each sees; own [n, 16] int32, the slot of row r's position prefixes[r] + i at [i, r], its own one among them; ends [16]
+    int32, the last position each sees, None where that is its own.
     """
 
     positions: Tensor
     slots: Tensor
     prefixes: Tensor
     own: Tensor
+    ends: Tensor | None = None
+
+    @property
+    def sees_to(self) -> Tensor:
+        return self.positions if self.ends is None else self.ends
 
 
 class SplitAttention:
@@ -132,7 +138,7 @@ class SplitAttention:
         """Attend as `__call__` does, rows standing where `at` says: the bits of rows alone after the same keys."""
         tiles, tiled = cdiv(n_rows, self.rows_a_tile), merge == TILED
         attend_branches_kernel[(self.n_kv_heads, tiles, self.branch_programs)](
-            q, k, v, at.positions, at.prefixes, at.own, out.data, out.scale_or_any,
+            q, k, v, at.sees_to, at.prefixes, at.own, out.data, out.scale_or_any,
             self.part, self.peak, self.mass, self.counter, n_rows, self.head_dim**-0.5,
             k.stride(1), k.stride(0), v.stride(1), v.stride(0),
             H=self.n_heads, HK=self.n_kv_heads, D=self.head_dim, QT=self.query_tile, CHUNK=self.chunk,
@@ -140,7 +146,7 @@ class SplitAttention:
             **self._options,
         )  # fmt: skip
         if tiled:
-            self._merge(tiles, at.positions, out, n_rows, branches=True)
+            self._merge(tiles, at.sees_to, out, n_rows, branches=True)
 
     def _merge(self, tiles: int, positions: Tensor, out: Scaled, n_rows: int, *, branches: bool) -> None:
         entries = min(_MERGE_TILE, self.head_dim)

@@ -53,9 +53,9 @@ def test_drafter_says_what_it_is_and_costs(tiny: TinyModels) -> None:
 
     assert (info.kind, info.label, info.tap_layers) == ("block", "block-llama-6", (0, 1, 2))
     matrices = [w for w in load_file(tiny.block() / "model.safetensors").values() if w.dim() == 2]
-    masks, bf16 = 6 * 64, 2
-    assert info.weight_bytes == bf16 * (sum(w.numel() for w in matrices) - masks)
-    layers, kv_heads, head_dim, fp32 = 2, 1, 16, 4
+    masks, bf16, fp32 = 6 * 64, 2, 4
+    assert info.weight_bytes == bf16 * (sum(w.numel() for w in matrices) - masks) + fp32 * 64  # the last norm
+    layers, kv_heads, head_dim = 2, 1, 16
     assert info.kv_bytes_per_token == 2 * layers * kv_heads * head_dim * fp32
 
 
