@@ -14,6 +14,7 @@ from specmon.core.bench.verdicts import compare
 from specmon.core.checks.subject import Kind
 from specmon.core.engine.messages import Request
 from specmon.core.events import Decoder
+from specmon.core.metrics.chain_tau import chain_tau
 from specmon.core.metrics.pooled import pooled
 from specmon.core.metrics.round_parts import round_parts
 from specmon.core.metrics.turn import NS_PER_MS, TurnMetrics
@@ -41,7 +42,8 @@ class DraftLenRow(msgspec.Struct, frozen=True, kw_only=True):
     Times are means a round. `equal`: whether its tokens are AR's; where not, it has no times, and `fault` says where.
     `predicted_…`: of `RoundParts.predicted`; `measured_over_predicted` is of tokens/s, 1 where parts are all of a round.
     `over_ar`: how many times as fast as AR it decodes, median of single requests. `checks`: those of `specmon check` that
-    have passed and speak for its decoder; without agreement it is not `verified`.
+    have passed and speak for its decoder; without agreement it is not `verified`. `chain_tokens_per_round`: the
+    τ of `chain_tau` from the decoder's rounds at every draft_len, by which draft_lens are compared.
     """
 
     decoder: Decoder
@@ -54,6 +56,7 @@ class DraftLenRow(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_rate: float | None
     branch_hit_rate: float | None
     host_launches_per_round: float | None
+    chain_tokens_per_round: float | None = None
     t_d_ms: float | None = None
     t_v_ms: float | None = None
     t_branch_ms: float | None = None
@@ -115,11 +118,13 @@ def rows_of(done: Measurement, seed: int) -> tuple[DraftLenRow, ...]:
     for number, setting in enumerate(done.settings):
         turns = [m.turn for m in done.measured if m.lane == number]
         if turns:
-            rows.append(_row(setting, turns, compared(done, AR, setting, seed)))
+            alike = [m.turn for m in done.measured if done.settings[m.lane].decoder == setting.decoder]
+            tau = chain_tau(alike, setting.draft_len) if setting.draft_len else None
+            rows.append(_row(setting, turns, tau, compared(done, AR, setting, seed)))
     return tuple(rows)
 
 
-def _row(setting: Setting, turns: Sequence[TurnMetrics], pair: Pair) -> DraftLenRow:
+def _row(setting: Setting, turns: Sequence[TurnMetrics], tau: float | None, pair: Pair) -> DraftLenRow:
     sums = pooled(turns)
     row = DraftLenRow(
         decoder=setting.decoder,
@@ -132,6 +137,7 @@ def _row(setting: Setting, turns: Sequence[TurnMetrics], pair: Pair) -> DraftLen
         acceptance_rate=sums.acceptance_rate,
         branch_hit_rate=sums.branch_hit_rate,
         host_launches_per_round=sums.host_launches_per_round,
+        chain_tokens_per_round=tau,
     )
     parts = round_parts(turns)
     if parts is None or sums.ms_per_token is None or pair.equal is False:

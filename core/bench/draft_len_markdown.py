@@ -47,8 +47,11 @@ def _title(report: DraftLenReport) -> str:
 def _found(report: DraftLenReport) -> str:
     lines = []
     for best in report.summary.best:
-        predicted = f" (its parts predict K {best.predicted})" if best.predicted else ""
-        lines.append(f"- {best.decoder.upper()} is fastest at K {best.measured}{predicted}.")
+        others = [f"its parts predict K {best.predicted}"] if best.predicted else []
+        if best.alone != best.draft_len:
+            others.insert(0, f"by its own rounds' τ K {best.alone}")
+        aside = f" ({'; '.join(others)})" if others else ""
+        lines.append(f"- {best.decoder.upper()} is fastest at K {best.draft_len}{aside}.")
     if report.summary.evaluation is not None:
         lines.append(f"- {_ratio(report.summary.evaluation)}.")
     elif report.summary.sweep is not None:

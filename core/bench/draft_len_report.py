@@ -16,6 +16,8 @@ from specmon.core.engine.messages import LaneConfig
 from specmon.core.events import Decoder
 from specmon.core.metrics.acceptance import ratio
 
+_Speed = Callable[[DraftLenRow], float | None]
+
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """SSD over SD, each at its own best draft_len of those measured, in decode speed.
@@ -41,10 +43,13 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
-    """A decoder's fastest draft_len in the sweep: as measured, and as the parts of its rounds predict."""
+    """A decoder's fastest draft_len in the sweep: by round time and the τ that all draft_lens share, which is chosen; by
+    what its own rounds took alone; and as the parts of its rounds predict, with that τ.
+    """
 
     decoder: Decoder
-    measured: int
+    draft_len: int
+    alone: int
     predicted: int | None
 
 
@@ -137,17 +142,25 @@ def best_of(rows: Sequence[DraftLenRow]) -> tuple[Best, ...]:
     """Each decoder's best draft_len; none for a decoder that decoded nothing."""
     found = []
     for decoder in dict.fromkeys(row.decoder for row in rows if row.draft_len):
-        measured = _fastest(rows, decoder, _measured_speed)
-        predicted = _fastest(rows, decoder, _predicted_speed)
-        if measured is not None:
-            guess = None if predicted is None else predicted.draft_len
-            found.append(Best(decoder=decoder, measured=measured.draft_len, predicted=guess))
+        chosen, alone = (
+            _fastest(rows, decoder, speed) for speed in (_steady_speed(rows, decoder), _measured_speed)
+        )
+        if chosen is not None and alone is not None:
+            guess = _fastest(rows, decoder, _steady_speed(rows, decoder, predicted=True))
+            found.append(
+                Best(
+                    decoder=decoder,
+                    draft_len=chosen.draft_len,
+                    alone=alone.draft_len,
+                    predicted=None if guess is None else guess.draft_len,
+                )
+            )
     return tuple(found)
 
 
 def comparison(done: Measurement, rows: Sequence[DraftLenRow], seed: int) -> Comparison | None:
     """SSD over SD; None where one of them was not measured."""
-    sd, ssd = (_fastest(rows, decoder, _measured_speed) for decoder in ("sd", "ssd"))
+    sd, ssd = (_fastest(rows, decoder, _steady_speed(rows, decoder)) for decoder in ("sd", "ssd"))
     if sd is None or ssd is None:
         return None
     measured = compared(done, Setting("sd", sd.draft_len), Setting("ssd", ssd.draft_len), seed).decode
@@ -192,9 +205,19 @@ def _predicted_speed(row: DraftLenRow) -> float | None:
     return row.predicted_tokens_per_s
 
 
-def _fastest(
-    rows: Sequence[DraftLenRow], decoder: str, speed_of: Callable[[DraftLenRow], float | None]
-) -> DraftLenRow | None:
+def _steady_speed(rows: Sequence[DraftLenRow], decoder: str, *, predicted: bool = False) -> _Speed:
+    """Speed with the τ that a decoder's draft_lens share, where they do: else with what each was seen to have."""
+    shared = all(row.chain_tokens_per_round is not None for row in rows if row.decoder == decoder)
+
+    def speed(row: DraftLenRow) -> float | None:
+        round_ms = row.predicted_round_ms if predicted else row.round_ms
+        tau = row.chain_tokens_per_round if shared else row.tokens_per_round
+        return None if tau is None or round_ms is None else 1000 * tau / round_ms
+
+    return speed
+
+
+def _fastest(rows: Sequence[DraftLenRow], decoder: str, speed_of: _Speed) -> DraftLenRow | None:
     """A decoder's fastest row, the smaller draft_len of two equals; None where no speed is known."""
     known = [
         (speed, -row.draft_len, row)

@@ -6,9 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from specmon.core.bench.draft_len import AR, Measurement, Setting, all_settings, on_lanes, rows_of
+from specmon.core.bench.draft_len import (
+    AR,
+    DraftLenRow,
+    Measurement,
+    Setting,
+    all_settings,
+    on_lanes,
+    rows_of,
+)
 from specmon.core.bench.draft_len_markdown import markdown
-from specmon.core.bench.draft_len_report import Best, DraftLenReport, draft_len_report
+from specmon.core.bench.draft_len_report import Best, DraftLenReport, best_of, draft_len_report
 from specmon.core.bench.pairs import Plan, ask, measure
 from specmon.core.bench.provenance import Provenance
 from specmon.core.engine.messages import LaneConfig, Request
@@ -76,6 +84,7 @@ def test_a_row_holds_measurement_and_prediction() -> None:
     sd = rows["SD K2"]
     assert (sd.n_requests, sd.rounds, sd.equal) == (2, 8, True)
     assert (sd.tokens_per_round, sd.acceptance_rate, sd.branch_hit_rate) == (3.0, 1.0, None)
+    assert sd.chain_tokens_per_round == 3.0
     assert (sd.t_d_ms, sd.t_v_ms, sd.t_branch_ms, sd.t_sync_ms) == (0.25, 1.0, None, None)
     assert (sd.round_ms, sd.predicted_round_ms) == (1.75, 1.5)
     assert sd.tokens_per_s == pytest.approx(3 / 1.75e-3)
@@ -95,8 +104,8 @@ def test_a_row_holds_measurement_and_prediction() -> None:
 def test_best_draft_lens_and_the_ratio_against_its_prediction() -> None:
     summary = report_of(measurement()).summary
     assert summary.best == (
-        Best(decoder="sd", measured=2, predicted=2),
-        Best(decoder="ssd", measured=2, predicted=2),
+        Best(decoder="sd", draft_len=2, alone=2, predicted=2),
+        Best(decoder="ssd", draft_len=2, alone=2, predicted=2),
     )
     found = summary.sweep
     assert found is not None
@@ -107,6 +116,34 @@ def test_best_draft_lens_and_the_ratio_against_its_prediction() -> None:
     assert found.measured_over_predicted == pytest.approx(7 / 6.25 / 1.2)
 
 
+def row(draft_len: int, tau: float, shared: float | None, round_ms: float) -> DraftLenRow:
+    return DraftLenRow(
+        decoder="sd",
+        draft_len=draft_len,
+        n_requests=3,
+        rounds=100,
+        equal=True,
+        fault=None,
+        tokens_per_round=tau,
+        acceptance_rate=0.5,
+        branch_hit_rate=None,
+        host_launches_per_round=2.0,
+        chain_tokens_per_round=shared,
+        round_ms=round_ms,
+        predicted_round_ms=round_ms - 0.2,
+        tokens_per_s=1000 * tau / round_ms,
+    )
+
+
+def test_draft_lens_are_compared_by_a_tau_that_all_of_them_share() -> None:
+    """K 7 was lucky on its own few rounds."""
+    lucky = row(4, tau=3.07, shared=3.2, round_ms=6.4), row(7, tau=4.23, shared=3.9, round_ms=8.26)
+    assert best_of(lucky) == (Best(decoder="sd", draft_len=4, alone=7, predicted=4),)
+
+    not_chains = row(4, tau=3.07, shared=None, round_ms=6.4), row(7, tau=4.23, shared=3.9, round_ms=8.26)
+    assert best_of(not_chains) == (Best(decoder="sd", draft_len=7, alone=7, predicted=7),)
+
+
 def test_of_two_draft_lens_equally_fast_the_smaller_is_best() -> None:
     def flat(setting: Setting) -> TurnMetrics:
         return make_turn(
@@ -114,7 +151,7 @@ def test_of_two_draft_lens_equally_fast_the_smaller_is_best() -> None:
         )
 
     report = report_of(measurement(flat))
-    assert [(best.decoder, best.measured) for best in report.summary.best] == [("sd", 1), ("ssd", 1)]
+    assert [(best.decoder, best.draft_len) for best in report.summary.best] == [("sd", 1), ("ssd", 1)]
 
 
 def test_the_ratio_is_of_the_evaluation_where_there_is_one() -> None:
@@ -150,7 +187,7 @@ def test_a_setting_whose_tokens_differ_has_no_times_and_is_never_best() -> None:
     assert report.faults == [
         "Lanes AR and SD K2 differ on prompt one, repeat 1, from token 12 on: 12 '<12>' and 99 '<99>'."
     ]
-    assert report.summary.best[0].measured == 1
+    assert report.summary.best[0].draft_len == 1
     assert report.faults[0] in markdown(report)
     assert "tokens differ" in markdown(report)
 
@@ -173,7 +210,7 @@ def test_ssd_on_one_device_is_measured_but_not_predicted() -> None:
     assert (summary.sweep.predicted, summary.sweep.measured_over_predicted) == (None, None)
     text = markdown(report)
     assert ", one device\n" in text
-    assert f"- SSD is fastest at K {summary.best[1].measured}.\n" in text
+    assert f"- SSD is fastest at K {summary.best[1].draft_len}.\n" in text
     assert "nothing overlaps" in text
     assert not any(foreign in text for foreign in ("predict K n/a", "predicted n/a", "max(t_v, t_branch)"))
 

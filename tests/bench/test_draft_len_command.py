@@ -94,7 +94,12 @@ def test_json_is_one_object_with_rows_and_summary(bench: Bench) -> None:
         ("sd", 2),
         ("ssd", 2),
     ]
-    assert report["summary"]["best"][1] == {"decoder": "ssd", "measured": 2, "predicted": 2}
+    assert report["summary"]["best"][1] == {
+        "decoder": "ssd",
+        "draft_len": 2,
+        "alone": 2,
+        "predicted": 2,
+    }
     assert report["summary"]["evaluation"]["measured"]["median"] == pytest.approx(1.12)
     assert report["config"]["target"] == "smollm2"
 

@@ -190,7 +190,7 @@ def _measure(wanted: Wanted, found: Found, *, debug: bool) -> None:
             found.sweep = _planned(wanted, settings, prompts)
             _run(wanted, found.sweep, "sweeping", engine, progress)
             rows = rows_of(found.sweep, SEED)
-            best = [Setting(best.decoder, best.measured) for best in best_of(rows)]
+            best = [Setting(best.decoder, best.draft_len) for best in best_of(rows)]
             if best and not wanted.sweep_only and not any(row.fault for row in rows):
                 found.evaluation = _planned(wanted, [AR, *best], wanted.prompts)
                 _run(wanted, found.evaluation, "evaluating", engine, progress)
