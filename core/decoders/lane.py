@@ -392,7 +392,8 @@ class DecodeLane:
         drafted = self.config.draft_nodes or self.config.draft_len
         row_counts = (1,) if self._link is None else (1, drafted + 1)
         with torch.inference_mode():
-            self._target.warm(row_counts, taps, progress)
+            levels = self.config.draft_len if self._link and self.config.draft_nodes else 0
+            self._target.warm(row_counts, taps, progress, levels=levels)
             if self._queued is not None:
                 drafted = 0 if self._link is None else self.config.draft_len
                 progress(f"capturing graphs: rounds of {drafted}", 1.0)

@@ -61,10 +61,13 @@ class Target:
         self.held: list[int] = []
         self._parents: Sequence[int] | None = None
 
-    def warm(self, row_counts: Sequence[int], taps: Sequence[int], progress: Progress) -> None:
+    def warm(
+        self, row_counts: Sequence[int], taps: Sequence[int], progress: Progress, *, levels: int = 0
+    ) -> None:
         """Run each row count once, and short prompts, before anything is held: no kernel is compiled in a turn.
 
         Nor is a graph captured, but for a longer prompt the first time there is one of its size.
+        `levels`: of drafted trees, as which rows past the first are run then; paths of up to as many nodes are moved.
         """
         chunks = self._passes.first_chunks
         of_all = len(chunks) + len(row_counts)
@@ -77,7 +80,10 @@ class Target:
             if self._passes.captures:
                 rows = "1 row" if n_rows == 1 else f"{n_rows} rows"
                 progress(f"capturing graphs: verify {rows}", done / of_all)
-            self._passes.rows([0] * n_rows, 0, taps, logits=False)
+            parents = range(-1, n_rows - 2) if levels and n_rows > 1 else None
+            self._passes.rows([0] * n_rows, 0, taps, logits=False, parents=parents)
+        for n_nodes in range(1, levels + 1):
+            self._passes.move(range(2, 2 + n_nodes), 1)
 
     def reusable(self, tokens: Sequence[int]) -> int:
         """Leading positions of `tokens` whose KV can stay.

@@ -19,6 +19,7 @@ from specmon.core.models.passes import (
     LikelyOut,
     Passes,
     Pick,
+    TreeOut,
     warming_branches,
     warming_picks,
 )
@@ -56,10 +57,7 @@ class DraftModelStepper:
         Short prompts are run too; a longer one is captured when there is one of its size. `n_branches`: those of a round,
         drafted once too; they need `guesses`.
         """
-        for size in self._passes.first_chunks:
-            if self._passes.captures:
-                progress(f"capturing graphs: draft prompt {size}", None)
-            self.take_in([0] * min(size, self.kv.n_slots), 0, None)
+        self._warm_prompts(progress)
         shapes = [(1, draft_len)] if guesses else [(1, draft_len), (2, draft_len)]
         for done, (n_rows, steps) in enumerate(shapes):
             if self._passes.captures:
@@ -82,6 +80,22 @@ class DraftModelStepper:
             n_rows = min(n_branches - done, MAX_ROWS)
             self._say(progress, n_rows, draft_len)
             self._passes.branches(warming_branches(n_rows, draft_len), draft_len, batch)
+
+    def warm_tree(self, depth: int, width: int, progress: Progress) -> None:
+        """Draft a tree once after each number of tokens a round may confirm, and run short prompts, as `warm` does."""
+        self._warm_prompts(progress)
+        most = min(depth + 1, MAX_ROWS)
+        for n_rows in range(1, most + 1):
+            if self._passes.captures:
+                progress(f"capturing graphs: trees of {depth} levels", (n_rows - 1) / most)
+            if self.tree([0] * n_rows, 0, None, depth, width) is None:
+                self.draft([0] * n_rows, 0, None, 0, guesses=True)
+
+    def _warm_prompts(self, progress: Progress) -> None:
+        for size in self._passes.first_chunks:
+            if self._passes.captures:
+                progress(f"capturing graphs: draft prompt {size}", None)
+            self.take_in([0] * min(size, self.kv.n_slots), 0, None)
 
     def _say(self, progress: Progress, n_branches: int, draft_len: int) -> None:
         if self._passes.captures:
@@ -118,6 +132,12 @@ class DraftModelStepper:
             launches=out.launches,
             ran=out.ran,
         )
+
+    def tree(
+        self, tokens: list[int], first: int, features_ND: Tensor | None, depth: int, width: int
+    ) -> TreeOut | None:
+        """Append up to 16 confirmed tokens and draft a tree after them, on a backend that does so in one piece."""
+        return self._passes.tree(self._known(tokens), first, depth, width)
 
     def step(self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement) -> tuple[Tensor, None]:
         """Feed one proposed token in each of R rows; logits [R, V]."""

@@ -25,6 +25,7 @@ from specmon.core.models.passes import (
     BranchStart,
     LikelyOut,
     Pick,
+    TreeOut,
     warming_branches,
     warming_picks,
 )
@@ -194,16 +195,13 @@ class Eagle3Stepper:
         """
         if self._drafts is None:
             return
+        self._warm_prompts()
         most = min(draft_len + 1, MAX_ROWS)
-        for size in (size for size in SIZES if size <= _CHUNK):
-            n_rows = min(size, self.kv.n_slots)
-            features = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
-            self.take_in([0] * n_rows, self.lag, features)
         for n_rows in range(1, most + 1):
             if self._drafts.captures:
                 after = "1 token" if n_rows == 1 else f"{n_rows} tokens"
                 progress(f"capturing graphs: draft {draft_len} after {after}", (n_rows - 1) / most)
-            nothing = torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
+            nothing = self._no_features(n_rows)
             line = self.draft([0] * n_rows, self.lag, nothing, draft_len, guesses=guesses)
             again = Again(tokens=[0] * n_rows, first=self.lag, features_RF=nothing)
             if guesses and 0 < n_branches <= MAX_ROWS:
@@ -220,6 +218,25 @@ class Eagle3Stepper:
             starts = warming_branches(min(n_branches - done, MAX_ROWS), draft_len)
             self.branches(starts, line.carries[:1] * len(starts), draft_len, batch)
 
+    def warm_tree(self, depth: int, width: int, progress: Progress) -> None:
+        """Draft a tree once after each number of tokens a round may confirm, and run prompts, as `warm` does."""
+        if self._drafts is None:
+            return
+        self._warm_prompts()
+        most = min(depth + 1, MAX_ROWS)
+        for n_rows in range(1, most + 1):
+            if self._drafts.captures:
+                progress(f"capturing graphs: trees of {depth} levels", (n_rows - 1) / most)
+            self.tree([0] * n_rows, self.lag, self._no_features(n_rows), depth, width)
+
+    def _warm_prompts(self) -> None:
+        for size in (size for size in SIZES if size <= _CHUNK):
+            n_rows = min(size, self.kv.n_slots)
+            self.take_in([0] * n_rows, self.lag, self._no_features(n_rows))
+
+    def _no_features(self, n_rows: int) -> Tensor:
+        return torch.zeros(n_rows, self.model.fc.in_features, device=self.model.embedding_VD.device)
+
     def _warm_branches(
         self, line: Line, draft_len: int, n_branches: int, again: Again, progress: Progress
     ) -> None:
@@ -230,6 +247,15 @@ class Eagle3Stepper:
                 progress(f"capturing graphs: {n_branches} branches of {draft_len} off {at}", 1.0)
             off = replace(line, logits=list(line.logits), carries=list(line.carries))
             self.likely_branches(off, self.lag + 1, n_branches + 1, picks, draft_len, fed)
+
+    def tree(
+        self, tokens: list[int], first: int, features_ND: Tensor | None, depth: int, width: int
+    ) -> TreeOut | None:
+        """Append up to 16 confirmed tokens with their features and draft a tree after them, where kernels do so."""
+        if self._drafts is None:
+            return None
+        features_ND = _as_many(features_ND, tokens)
+        return self._drafts.tree(tokens, first - self.lag, features_ND, depth, width)
 
     def step(
         self, ids_R: Tensor, carry_RD: Tensor | None, placement: Placement

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specmon.core.drafters.base import DrafterInfo, Proposal
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import BranchStart, Pick
+from specmon.core.models.passes import BranchStart, Pick, TreeOut
 from specmon.core.models.placement import Placement, Rows
 from specmon.kernels.head.reference import top_rows
 
@@ -42,6 +42,15 @@ class Stepper(Protocol):
         """Append confirmed tokens as `take_in` does and propose `count` after them, each but the last fed.
 
         `guesses`: the line must hold the logits that branches start from.
+        """
+        ...
+
+    def tree(
+        self, tokens: list[int], first: int, features_ND: Tensor | None, depth: int, width: int
+    ) -> TreeOut | None:
+        """Append up to 16 confirmed tokens and draft a tree after them in one piece; None where trees go level by level.
+
+        `depth` levels of `width` nodes, as `Passes.tree` drafts them.
         """
         ...
 

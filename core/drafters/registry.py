@@ -215,7 +215,7 @@ def _build_model(spec: DrafterSpec, rest: str, progress: Progress) -> ChainDraft
         passes = open_passes(model, stream(model, recipe), kv, graphs=spec.graphs)
         stepper = DraftModelStepper(model, kv, passes, source.label)
     if spec.draft_nodes:
-        stepper.warm(1, guesses=True, progress=progress)
+        stepper.warm_tree(spec.draft_len, tree_width(spec.draft_nodes, spec.draft_len), progress)
         return TreeDrafter(stepper, spec.draft_nodes)
     branches = spec.n_branches > 0
     stepper.warm(spec.draft_len, guesses=branches, progress=progress, n_branches=spec.n_branches)

@@ -1,10 +1,10 @@
-"""An EAGLE-3 head behind streaming kernels: a whole draft, or all branches, is one CUDA graph, and nothing is waited for.
+"""An EAGLE-3 head behind streaming kernels: a draft, a tree, or all branches, is one CUDA graph, and nothing is waited for.
 
 A draft begins with rows that have real features, which `fc` widens to the head's size; each further step is one row, fed
 with the winner before it and paired with the residual it left, its carry. Tokens, features and the first slot are read from
 static addresses, and a draft's rows lie one after the other: the residual after row i is in place i, so that features are
 never copied. A branch begins with a carry of the line it leaves and a likely token that the same graph has found; tokens
-of an adopted branch are fed again, with real features, before it looks for those.
+of an adopted branch are fed again, with real features, before it looks for those. A tree's nodes begin with their parents'.
 Shapes: R rows, B branches, K steps, P places of a line, D hidden size, F features (taps · D), V' the head's vocabulary.
 """
 
@@ -29,12 +29,14 @@ from specmon.core.models.passes import (
     BranchStart,
     LikelyOut,
     Pick,
+    TreeOut,
     check_branches,
     check_chain,
     check_places,
 )
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
+from specmon.core.models.trees import GrownTrees, TreeShape
 from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.eagle3.launch import collect, pair
 from specmon.kernels.quantise.reference import FP8
@@ -126,9 +128,10 @@ class StreamedEagle3:
         self._logits: Tensor | None = None
         self.move = SlotMoves(kv, device, graphs=graphs)
         self._likely: LikelyTokens | None = None
+        self._trees = GrownTrees(head.head.out_features, device, head.to_target)
         self._line = torch.zeros(ROWS, width, device=device)  # the carries of a line's places
         self._branch_tables = BranchTables(device)
-        self._entered = torch.zeros(ROWS, width, device=device)  # the carries that branches begin with
+        self._entered = torch.zeros(ROWS, width, device=device)  # carries that branches and nodes begin with
         self._carry_addresses = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._carry_addresses_here = self._carry_addresses.numpy()
         self._entry_addresses = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
@@ -174,6 +177,23 @@ class StreamedEagle3:
             carries=self._residual[named] if guesses else None,
             launches=launches,
         )
+
+    def tree(self, tokens: list[int], slot: int, features_RF: Tensor, depth: int, width: int) -> TreeOut:
+        """Feed up to 16 tokens as a draft does, then draft a tree after the last as `Passes.tree` does.
+
+        Raises: ValueError for a tree that cannot be.
+        """
+        n_rows = len(tokens)
+        shape = self._trees.start_at(n_rows, slot, depth, width, self._kv.n_slots)
+        near = self._near(features_RF, n_rows)  # alive until the result is there
+        self._tokens_here[:n_rows] = tokens
+        self._cursors.start_at(slot)
+        self._logit_buffer()  # made before anything is counted or captured
+        launches = self._replays.run(shape, partial(self._enqueue_tree, shape))
+        self._replays.wait()
+        if launches is not None:
+            launches += near is not features_RF  # its copy
+        return self._trees.out(shape, launches)
 
     def likely(
         self, seen: Sequence[Tensor], carries: Sequence[Tensor], token: int | None, slot: int, count: int
@@ -314,6 +334,23 @@ class StreamedEagle3:
             self._pass(tokens, features, residual, rows, n_rows, won, logits, shape.merge, first=n_rows - 1)
             tokens, features, n_rows, at = won.tokens, residual[n_rows - 1 :], 1, at + n_rows
         self._won.bring(shape.steps)
+
+    def _enqueue_tree(self, shape: TreeShape) -> None:
+        logits, residual = self._logit_buffer(), self._residual
+
+        def feed(tokens: Tensor, rows: Tensor | Branched, n_rows: int, won: Winners) -> tuple[Tensor, Tensor]:
+            if isinstance(rows, Branched):
+                gather(self._trees.addresses, self._entered, n_rows)
+                features = self._entered
+            else:
+                collect(self._address, self._features, n_rows)
+                features = self._head.widen(self._features)  # all 16 rows, as in a draft
+            first = n_rows - 1
+            self._pass(tokens, features, residual, rows, n_rows, won, logits, shape.merge, first=first)
+            return logits[:n_rows], residual[:n_rows]
+
+        self._cursors.begin()
+        self._trees.enqueue(shape, self._tokens, self._cursors.first, feed)
 
     def _enqueue_whole(self, shape: _Whole, likely: LikelyTokens) -> None:
         if shape.n_again:

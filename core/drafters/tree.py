@@ -1,24 +1,28 @@
 """Tree drafting with a model: several continuations of the confirmed text at once, for one verification.
 
 Level by level the likeliest nodes are fed, each with the tokens that may follow it; of all that was seen, the nodes of the
-highest probability along their path are the draft. Nodes have scratch slots past the confirmed text and are over with the
-round: accepted tokens are fed again with the next draft's first pass, which costs no pass more.
+highest probability along their path are the draft. With kernels all levels are one piece of work for the device. Nodes have
+scratch slots past the confirmed text and are over with the round: accepted tokens are fed again with the next draft's first
+pass, which costs no pass more.
 Source: Cai et al. 2024 (Medusa), Li et al. 2024 (EAGLE-2), for trees by path probability.
 Shapes: R rows, V vocabulary, D hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from specmon.core.drafters.base import Arrived, Prepared, Proposal
 from specmon.core.drafters.chain import ChainDrafter
-from specmon.core.drafters.line import Stepper, best_tokens
+from specmon.core.drafters.line import Stepper
+from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.placement import Scattered, branch_visibility
+from specmon.kernels.head.reference import top_rows
+from specmon.kernels.tree.reference import Level, descend, grow
 
 #: Nodes a tree may have: one pass verifies them beside the token before it.
 MAX_NODES = 15
@@ -27,17 +31,6 @@ MAX_NODES = 15
 def tree_width(n_nodes: int, draft_len: int) -> int:
     """Nodes a level is fed with, and tokens looked at after each: somewhat more than an even tree has."""
     return -(-n_nodes // draft_len) + 1 if n_nodes else 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Node:
-    """A token that may follow `parent` (−1: the confirmed text). `chance`: of the whole path, as the draft sees it."""
-
-    token: int
-    parent: int
-    depth: int
-    prob: float
-    chance: float
 
 
 class TreeDrafter(ChainDrafter):
@@ -54,20 +47,21 @@ class TreeDrafter(ChainDrafter):
 
     def draft(self, draft_len: int) -> Proposal:
         """A tree of at most `draft_len` levels."""
+        if not draft_len:
+            return Proposal(tokens=(), parents=())
+        if len(self._context) - self._valid > MAX_ROWS:
+            self.catch_up()
         tokens, features = self._unfed()
         first, self._valid = self._valid, len(self._context)
-        line = self.stepper.draft(tokens, first, features, 0, guesses=True)
-        self._count(1, self._valid, launches=line.launches, ran=line.ran)
-        nodes: list[_Node] = []
-        level, logits, carries = [-1], line.logits[0], line.carries[0]
         width = tree_width(self._n_nodes, draft_len)
-        for depth in range(1, draft_len + 1):
-            found = self._following(nodes, level, logits, depth, width)
-            level = list(range(len(nodes), len(nodes) + len(found)))
-            nodes += found
-            if depth < draft_len:
-                logits, carries = self._feed(nodes, level, carries)
-        return _proposal(nodes, self._n_nodes, line.source)
+        out = self.stepper.tree(tokens, first, features, draft_len, width)
+        if out is None:
+            levels = self._by_steps(tokens, first, features, draft_len, width)
+        else:
+            levels = out.levels
+            after_first = sum(self._base + depth * width for depth in range(1, draft_len))
+            self._count(draft_len, self._valid + after_first, launches=out.launches, ran=out.ran)
+        return _proposal(levels, self._n_nodes, "real" if self.stepper.corrects else None)
 
     def prepare(
         self,
@@ -80,69 +74,70 @@ class TreeDrafter(ChainDrafter):
         """Raises: ValueError, as trees have no branches."""
         raise ValueError("a tree has no branches prepared")
 
-    def _following(
-        self, nodes: list[_Node], level: list[int], logits_RV: Tensor, depth: int, width: int
-    ) -> list[_Node]:
-        """The `width` likeliest nodes after those of a level."""
-        tokens, probs = best_tokens(self.stepper, logits_RV, min(width, logits_RV.shape[1]))
-        found = [
-            _Node(
-                token=token,
-                parent=parent,
-                depth=depth,
-                prob=prob,
-                chance=prob * (nodes[parent].chance if parent >= 0 else 1.0),
-            )
-            for parent, row_tokens, row_probs in zip(level, tokens, probs, strict=True)
-            for token, prob in zip(row_tokens, row_probs, strict=True)
-        ]
-        return sorted(found, key=lambda node: -node.chance)[:width]
+    @property
+    def _base(self) -> int:
+        """The first slot past the confirmed text."""
+        return len(self._context) - self.stepper.lag
+
+    def _by_steps(
+        self, tokens: list[int], first: int, features: Tensor | None, draft_len: int, width: int
+    ) -> list[Level]:
+        """The tree's levels, each fed by itself."""
+        line = self.stepper.draft(tokens, first, features, 0, guesses=True)
+        self._count(1, self._valid, launches=line.launches, ran=line.ran)
+        logits, carries = line.logits[0], line.carries[0]
+        levels: list[Level] = []
+        paths: list[list[int]] = [[]]
+        chances, end = [1.0], self._base
+        for depth in range(1, draft_len + 1):
+            index, probs = top_rows(logits, min(width, logits.shape[1]))
+            level = grow(self.stepper.token_ids(index).cpu(), probs.cpu(), chances, width)
+            levels.append(level)
+            paths, chances = descend(paths, level.parents, end), level.chances
+            end += len(paths)
+            if depth < draft_len:
+                before = None if carries is None else carries[level.parents]
+                logits, carries = self._feed(level.tokens, paths, before, end)
+        return levels
 
     def _feed(
-        self, nodes: list[_Node], level: list[int], carries: Tensor | None
+        self, tokens: list[int], paths: Sequence[list[int]], before: Tensor | None, end: int
     ) -> tuple[Tensor, Tensor | None]:
-        """Feed a level's nodes, each in the scratch slot of its number, beside its ancestors."""
-        device, base = self.stepper.kv.keys(0).device, len(self._context) - self.stepper.lag
-        paths = [_path(nodes, i) for i in level]
-        slots = [[base + node for node in path] for path in paths]
-        before = carries if carries is None else carries[self._rows_of(nodes, level)]
+        """Feed a level's nodes, each in the last slot of its path; no slot is past `end`."""
+        device, base = self.stepper.kv.keys(0).device, self._base
         placement = Scattered(
             torch.tensor([base + len(path) - 1 for path in paths], device=device),
-            torch.tensor([own[-1] for own in slots], device=device),
+            torch.tensor([path[-1] for path in paths], device=device),
             branch_visibility(
-                prefix_lengths=[base] * len(level),
-                own_slots=slots,
-                n_slots=base + len(nodes),
-                device=device,
+                prefix_lengths=[base] * len(paths), own_slots=list(paths), n_slots=end, device=device
             ),
         )
-        ids = torch.tensor([nodes[i].token for i in level], device=device)
-        self._count(1, base + len(nodes))
-        return self.stepper.step(ids, before, placement)
-
-    @staticmethod
-    def _rows_of(nodes: list[_Node], level: list[int]) -> list[int]:
-        """In the pass before, the row of each node's parent."""
-        parents = [nodes[i].parent for i in level]
-        before = [i for i, node in enumerate(nodes) if node.depth == nodes[level[0]].depth - 1]
-        return [before.index(parent) if parent >= 0 else 0 for parent in parents]
+        self._count(1, end)
+        return self.stepper.step(torch.tensor(tokens, device=device), before, placement)
 
 
-def _path(nodes: list[_Node], i: int) -> list[int]:
-    """Nodes from the first level down to node i."""
-    path = [i]
-    while nodes[path[0]].parent >= 0:
-        path.insert(0, nodes[path[0]].parent)
-    return path
-
-
-def _proposal(nodes: list[_Node], n_nodes: int, source: str | None) -> Proposal:
+def _proposal(levels: list[Level], n_nodes: int, features: Literal["real"] | None) -> Proposal:
     """The `n_nodes` of the best chances, which include each one's parent; level by level."""
-    best = sorted(sorted(range(len(nodes)), key=lambda i: -nodes[i].chance)[:n_nodes])
+    tokens = [token for level in levels for token in level.tokens]
+    probs = [prob for level in levels for prob in level.probs]
+    chances = [chance for level in levels for chance in level.chances]
+    parents = _parents(levels)
+    best = sorted(sorted(range(len(tokens)), key=lambda i: -chances[i])[:n_nodes])
     place = {i: at for at, i in enumerate(best)} | {-1: -1}
     return Proposal(
-        tokens=tuple(nodes[i].token for i in best),
-        probs=tuple(nodes[i].prob for i in best),
-        features="real" if source == "real" else None,
-        parents=tuple(place[nodes[i].parent] for i in best),
+        tokens=tuple(tokens[i] for i in best),
+        probs=tuple(probs[i] for i in best),
+        features=features,
+        parents=tuple(place[parents[i]] for i in best),
     )
+
+
+def _parents(levels: list[Level]) -> list[int]:
+    """The parent of each node, nodes being numbered level by level; −1 for the confirmed text."""
+    parents: list[int] = []
+    before = -1  # the first node of the level before
+    for level in levels:
+        first = len(parents)
+        parents += [before + row for row in level.parents]
+        before = first
+    return parents

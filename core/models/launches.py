@@ -25,6 +25,8 @@ from specmon.kernels.registry import TRITON
 ROW_COUNTS = (1, 5, 16)  # the kinds of integer that Triton specialises unless told not to
 _FEATURES = 3 * 576  # a row's, of an EAGLE-3 head for a small target
 _LIKELY = 17  # tokens after a place, where one outcome may get all of 16 branches
+#: Depths and widths of trees of 15 nodes; of all trees the first has the widest levels of many rows.
+_TREES = ((2, 9), (4, 5))
 _LAYERS = 2  # the first, and one that looks like all others
 _BLOCK_LEN, _BLOCK_INNER = 8, 2  # a block drafter's masks, and its inner size by its hidden size
 
@@ -32,9 +34,9 @@ _BLOCK_LEN, _BLOCK_INNER = 8, 2  # a block drafter's masks, and its inner size b
 def model_launches(shape: str, arch: int) -> list[Launch]:
     """What the Triton backend launches for a shape of `random_weights.SHAPES` on compute capability `arch`.
 
-    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind; drafts of
-    an EAGLE-3 head and a block drafter where `HEADS` has a vocabulary for them; then what settles a round, sampling and
-    acceptance, and what a target writes text with that drafters learn from. Run it in a process of
+    Every recipe it computes: a prompt, and rows and drafts with and without logits, for row counts of each kind, and trees;
+    drafts of an EAGLE-3 head and a block drafter where `HEADS` has a vocabulary for them; then what settles a round,
+    sampling and acceptance, and what a target writes text with that drafters learn from. Run it in a process of
     `kernels.offline.workers`.
     """
     config = replace(SHAPES[shape], n_layers=_LAYERS)
@@ -107,6 +109,8 @@ def _run(file: _Shapes, recipe: Recipe) -> None:
                 drafted = passes.chain([0] * n_rows, start, 2, logits=True)
                 assert drafted.logits_SV is not None
                 passes.likely(torch.split(drafted.logits_SV, 1), 0, start, _LIKELY)
+                for depth, width in _TREES:
+                    passes.tree([0] * n_rows, start, depth, width)
                 for logits in (False, True):
                     passes.rows([0] * n_rows, start, (), logits=logits)
                     passes.chain([0] * n_rows, start, 2, logits=logits)
@@ -133,6 +137,8 @@ def _draft(shape: str, recipe: Recipe) -> None:
                 carries = torch.split(line.carries, 1)
                 drafts.likely(torch.split(line.logits, 1), carries, 0, slot, _LIKELY)
                 drafts.branches(_branches(n_rows, slot), carries[:1] * n_rows, 2, 0)
+                for depth, width in _TREES:
+                    drafts.tree([0] * n_rows, slot, features, depth, width)
 
 
 def _fill(shape: str, recipe: Recipe) -> None:

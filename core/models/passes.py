@@ -19,6 +19,7 @@ from specmon.core.models.placement import Chunk, Rows, Tree, branch_step
 from specmon.core.models.prefill import CHUNK
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.head.reference import argmax_rows, pick_reference, top2_margin, top_rows
+from specmon.kernels.tree.reference import Level
 
 if TYPE_CHECKING:
     from specmon.core.models.queued import QueuedRounds
@@ -87,6 +88,15 @@ class ChainOut:
     probs: list[float]
     margins: list[float] | None
     logits_SV: Tensor | None
+    launches: int | None
+    ran: tuple[int, int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeOut:
+    """A drafted tree, level by level. `launches` and `ran` as in `RowsOut`."""
+
+    levels: list[Level]
     launches: int | None
     ran: tuple[int, int] | None
 
@@ -202,6 +212,15 @@ class Passes(Protocol):
         """
         ...
 
+    def tree(self, tokens: Sequence[int], start: int, depth: int, width: int) -> TreeOut | None:
+        """Run up to 16 rows from position `start`, then draft a tree after the last; None where trees go level by level.
+
+        Each of `depth` levels (1 … 16) has `width` nodes (1 … 16), chosen among as many likely tokens of each node before.
+        Nodes are fed in the slots from start + len(tokens) on, level by level, but those of the last level.
+        Raises: ValueError for a tree that cannot be.
+        """
+        ...
+
     def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         """Feed up to 16 branches' first tokens, then each the winner before it; `steps` passes (1 … 16) in all.
 
@@ -243,6 +262,19 @@ def check_chain(n_rows: int, steps: int) -> None:
     """Raises: ValueError for rows or steps that cannot be."""
     if not (1 <= n_rows <= MAX_ROWS and 1 <= steps <= MAX_ROWS):
         raise ValueError(f"a chain of {n_rows} rows and {steps} steps cannot be: 1 to {MAX_ROWS} each")
+
+
+def check_tree(n_rows: int, slot: int, depth: int, width: int, n_slots: int) -> None:
+    """Raises: ValueError for a tree after `n_rows` tokens from `slot` on that cannot be in a cache of `n_slots`."""
+    if not all(1 <= count <= MAX_ROWS for count in (n_rows, depth, width)):
+        raise ValueError(
+            f"a tree of {depth} levels of {width} nodes after {n_rows} rows cannot be: 1 to {MAX_ROWS} each"
+        )
+    end = slot + n_rows + (depth - 1) * width
+    if end > n_slots:
+        raise ValueError(
+            f"a tree of {depth} levels of {width} nodes needs slots up to {end} in a cache of {n_slots}"
+        )
 
 
 def check_branches(starts: Sequence[BranchStart | Pick], steps: int, n_slots: int) -> None:
@@ -375,6 +407,9 @@ class ReferencePasses:
             launches=None,
             ran=None,
         )
+
+    def tree(self, tokens: Sequence[int], start: int, depth: int, width: int) -> None:
+        """The host feeds each level."""
 
     def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         check_branches(starts, steps, self._kv.n_slots)

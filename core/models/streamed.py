@@ -1,4 +1,4 @@
-"""The Triton backend: decode rows through streaming kernels, one CUDA graph a row count, one a whole draft or branches.
+"""The Triton backend: decode rows through streaming kernels, one CUDA graph a row count, a whole draft, a tree or branches.
 
 Prompts run through library matmuls on the same weights (`prompt.py`); up to 16 rows of decode through fused kernels
 whose sums have one order for every row count. A graph holds a whole pass, or all passes of a draft with each winner fed to
@@ -27,6 +27,7 @@ from specmon.core.models.passes import (
     LikelyOut,
     Pick,
     RowsOut,
+    TreeOut,
     check_branches,
     check_chain,
     check_places,
@@ -38,6 +39,7 @@ from specmon.core.models.replays import Replays
 from specmon.core.models.streamed_layer import Place, Rotation, StreamedLayer, buffers, parts
 from specmon.core.models.taps import TapBuffers, Taps
 from specmon.core.models.transformer import Transformer
+from specmon.core.models.trees import GrownTrees, TreeShape
 from specmon.kernels.attention.split import UNTILED, Branched, Merge, SplitAttention, merge_for
 from specmon.kernels.quantise.reference import FP8
 from specmon.kernels.relay.board import Board
@@ -185,6 +187,7 @@ class StreamedPasses:
         self._logits: Tensor | None = None
         self._branch_logits: dict[tuple[int, int], Tensor] = {}
         self._likely: LikelyTokens | None = None
+        self._trees = GrownTrees(config.vocab_size, device)
         self.move = SlotMoves(kv, device, graphs=graphs)
         self._begun: tuple[_Rows, int | None] | None = None
 
@@ -247,6 +250,12 @@ class StreamedPasses:
             launches=launches,
             ran=won.ran(steps),
         )
+
+    def tree(self, tokens: Sequence[int], start: int, depth: int, width: int) -> TreeOut:
+        shape = self._trees.start_at(len(tokens), start, depth, width, self._kv.n_slots)
+        launches = self._start_at(shape, tokens, start)
+        self._replays.wait()
+        return self._trees.out(shape, launches)
 
     def branches(self, starts: Sequence[BranchStart], steps: int, batch: int = 0) -> BranchesOut:
         shape = self._start_branches(starts, steps, batch)
@@ -338,15 +347,17 @@ class StreamedPasses:
         """Queue a draft from whatever the buffers hold and wait for nothing (benchmarks)."""
         self._queue(_Chain(n_rows, steps, False))
 
-    def _start_at(self, shape: _Rows | _Chain, tokens: Sequence[int], start: int) -> int | None:
+    def _start_at(self, shape: _Rows | _Chain | TreeShape, tokens: Sequence[int], start: int) -> int | None:
         """Queue it for `tokens` from position `start`. Returns: the host's launches."""
         self._tokens_here[: len(tokens)] = tokens
         self._cursors.start_at(start)
         return self._queue(shape)
 
-    def _queue(self, shape: _Rows | _Chain) -> int | None:
-        if shape.logits:
+    def _queue(self, shape: _Rows | _Chain | TreeShape) -> int | None:
+        if isinstance(shape, TreeShape) or shape.logits:
             self._logit_buffer()  # made before anything is counted or captured
+        if isinstance(shape, TreeShape):
+            return self._replays.run(shape, partial(self._enqueue_tree, shape))
         if isinstance(shape, _Chain):
             return self._replays.run(shape, partial(self._enqueue_chain, shape))
         self._taps.of(shape.taps)  # likewise
@@ -388,6 +399,26 @@ class StreamedPasses:
             )
             tokens, n_rows, at = won.tokens, 1, at + n_rows
         self._won.bring(shape.steps)
+
+    def _enqueue_tree(self, shape: TreeShape) -> None:
+        logits = self._logit_buffer()
+
+        def feed(tokens: Tensor, rows: Tensor | Branched, n_rows: int, won: Winners) -> tuple[Tensor, None]:
+            self._model.enqueue(
+                tokens,
+                rows,
+                self._kv,
+                self._attention,
+                n_rows,
+                won,
+                logits=logits,
+                first=n_rows - 1,
+                merge=shape.merge,
+            )
+            return logits[:n_rows], None
+
+        self._cursors.begin()
+        self._trees.enqueue(shape, self._tokens, self._cursors.first, feed)
 
     def _enqueue_branches(self, shape: BranchShape, tokens: Tensor) -> None:
         self._branch_tables.begin()

@@ -47,6 +47,7 @@ INTENTS: dict[str, Intent] = {
     "likely_kernel": Intent(),
     "collect_kernel": Intent(),
     "pick_kernel": Intent(),
+    "grow_kernel": Intent(),
     "pair_kernel": Intent(),
     "prompt_norm_kernel": Intent(),
     "prompt_rope_kernel": Intent(),

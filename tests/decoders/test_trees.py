@@ -68,6 +68,36 @@ def test_a_second_device_drafts_the_same_trees(tiny: TinyModels, bench: Bench) -
     ]
 
 
+def test_loading_verifies_a_tree_and_moves_paths(
+    tiny: TinyModels, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, move = ReferencePasses.rows, ReferencePasses.move
+    trees, moved = [], []
+
+    def seen(passes: Any, tokens: Any, *args: Any, parents: Any = None, **options: Any) -> Any:
+        trees.append(parents and len(parents))
+        return rows(passes, tokens, *args, parents=parents, **options)
+
+    monkeypatch.setattr(ReferencePasses, "rows", seen)
+    monkeypatch.setattr(
+        ReferencePasses, "move", lambda p, slots, first: (moved.append(len(slots)), move(p, slots, first))[1]
+    )
+    tree(bench, tiny, str(tiny.draft()))
+
+    assert 9 in trees
+    assert moved == [1, 2, 3]
+
+
+def test_a_full_context_leaves_room_for_no_tree(tiny: TinyModels, bench: Bench, draft: str) -> None:
+    target = tiny.variant(tiny.with_words(tiny.target()), "short", max_position_embeddings=48)
+    lane = bench.lane(target, "sd", draft=draft, draft_len=3, draft_nodes=9)
+    found = lane.decode(PROMPT, raw=True, max_new_tokens=1000)
+
+    assert found.tokens == bench.lane(target).decode(PROMPT, raw=True, max_new_tokens=1000).tokens
+    assert found.end.stop_reason == "context"
+    assert found.rounds[-1].draft == ()
+
+
 def test_the_context_cuts_a_tree_by_its_depth() -> None:
     whole = Proposal(tokens=tuple(range(10, 17)), probs=(0.5,) * 7, parents=(-1, -1, 0, 0, 1, 2, 5))
 

@@ -1,0 +1,1 @@
+"""Which nodes a drafted tree has, level by level."""
