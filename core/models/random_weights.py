@@ -95,8 +95,8 @@ class RandomTensors:
 
         Embeddings and what each layer adds have entries near 1 at any width: the residual grows like √layers, and neither
         biases nor depth drown a token. Scores have a standard deviation of 2 whatever the sizes, so that a head reads a few
-        positions, which hang on every token; in sharper ones rounding would grow from layer to layer. Norms have signs, or a
-        tied head would answer with the token it is given.
+        positions, which hang on every token; in sharper ones rounding would grow from layer to layer. Norms have signs:
+        without them a tied head answers with the token it is given.
         """
         scale = _SHARPNESS if ".q_" in name or ".k_" in name else 1.0
         if name.endswith(".bias"):
