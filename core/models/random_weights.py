@@ -1,6 +1,7 @@
 """Models of a published shape with weights made on the spot: speed can be measured without a download.
 
-Seeded by tensor name, so that every process makes the same model; never written to disk. Their text means nothing.
+Seeded by tensor name, so that every process makes the same model; never written to disk. Their text means nothing, but it
+varies and hangs on all that came before, so that a wrong key or value shows in it.
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ _HEAD = "-eagle3"
 _TAPS = 3
 _PAIRED = frozenset(f"self_attn.{p}_proj.weight" for p in "qkv")  # they read embedding and feature
 
+_SHARPNESS = math.sqrt(2)  # of queries and of keys: scores get its square, 2, as their standard deviation
+_BIAS = 0.1
+
 
 class RandomTensors:
     """A `TensorFile` whose tensors are drawn when read, on the current CUDA device where there is one."""
@@ -83,10 +87,25 @@ class RandomTensors:
         generator = torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
         data = torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)
         if name.endswith("norm.weight"):
-            data = 1 + 0.1 * data
-        elif len(shape) == 2:  # keep activations near unit size through the layers
-            data = data * (1 / math.sqrt(shape[1]))
-        return Stored(name=name, kind="dense", data=data)
+            data = data.sign() + 0.1 * data
+        return Stored(name=name, kind="dense", data=data.mul_(self._scale(name)))
+
+    def _scale(self, name: str) -> float:
+        """What a tensor's draws are multiplied by.
+
+        Embeddings and what each layer adds have entries near 1 at any width: the residual grows like √layers, and neither
+        biases nor depth drown a token. Scores have a standard deviation of 2 whatever the sizes, so that a head reads a few
+        positions, which hang on every token; in sharper ones rounding would grow from layer to layer. Norms have signs:
+        without them a tied head answers with the token it is given.
+        """
+        scale = _SHARPNESS if ".q_" in name or ".k_" in name else 1.0
+        if name.endswith(".bias"):
+            return scale * _BIAS
+        if name == "model.norm.weight" and self.config.tied_head:  # the head's entries are near 1 too
+            return 1 / math.sqrt(self.config.hidden_size)
+        if name.endswith("norm.weight") or name == "model.embed_tokens.weight":
+            return scale
+        return scale / math.sqrt(self._shapes[name][1])
 
 
 class RandomFile(RandomTensors):
