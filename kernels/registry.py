@@ -17,7 +17,7 @@ class BackendUnavailableError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """`recipes` it computes on each device type. `label` ("reference-1") stands in events and JSON."""
+    """`recipes` it computes on each device type. `label` ("reference-2") stands in events and JSON."""
 
     name: str
     version: int
@@ -32,7 +32,7 @@ class Backend:
 
 
 REFERENCE = Backend(
-    name="reference", version=1, recipes={"cpu": ("q4", "bf16", "fp32"), "cuda": ("bf16", "fp32")}
+    name="reference", version=2, recipes={"cpu": ("q4", "bf16", "fp32"), "cuda": ("bf16", "fp32")}
 )
 TRITON = Backend(
     name="triton", version=shipped_table().version, recipes={"cuda": ("bf16", "fp8", "fp8-bf16-head")}

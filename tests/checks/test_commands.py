@@ -181,7 +181,7 @@ def test_quality_is_noted_for_the_whole_text_alone(
     code, out, err = check("quality", "--device", "cpu:0", "--tokens", "40")
     assert code == 0
     assert "q4 is left out: " in err
-    assert "| bf16 | reference-1 | " in out
+    assert "| bf16 | reference-2 | " in out
     assert passed(tiny) == ()
 
     assert check("quality", "--device", "cpu:0", "--recipe", "bf16")[0] == 0

@@ -53,6 +53,16 @@ def test_decoder_emits_ar_tokens_for_every_drafter(
     assert_same_turn(found, bench.lane(target, recipe=recipe).decode(REPETITIVE))
 
 
+@pytest.mark.embedded  # its tokenizer
+def test_tokens_are_ar_s_in_bf16_at_widths_of_a_real_model(embedded_bench: Bench) -> None:
+    """The library sums one row of more than 1,024 inputs in another order than several rows."""
+    target, recipe = "random:smollm2-135m", "bf16"
+    found = embedded_bench.lane(target, "sd", draft="scripted:0.7", recipe=recipe).decode(max_new_tokens=48)
+
+    assert_same_turn(found, embedded_bench.lane(target, recipe=recipe).decode(max_new_tokens=48))
+    assert sum(round_.accepted_len for round_ in found.rounds) > 16
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("recipe", ["fp32", "bf16"])
 @pytest.mark.parametrize("decoder", ["sd", "ssd"])

@@ -59,6 +59,34 @@ def test_linear_row_has_the_same_bits_in_any_batch(
     assert_rows_stand_alone(linear, torch.randn(shape[1]).to(linear.dtype))
 
 
+@pytest.mark.parametrize("shape", [(960, 576), (576, 1536), (64, 4864)], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_row_has_the_same_bits_where_they_are_rounding_alone(
+    kind: str, shape: tuple[int, int], threads: int, assert_rows_stand_alone: Callable[..., None]
+) -> None:
+    """Sums that are zero but for rounding: another order gives other bits nearly everywhere, not in one of thousands."""
+    linear, row = cancelling(kind, shape)
+    assert float((linear(row[None]) != 0).float().mean()) > 0.2
+    assert_rows_stand_alone(linear, row)
+
+
+def cancelling(kind: str, shape: tuple[int, int]) -> tuple[Linear, Tensor]:
+    """A linear whose row takes inputs in pairs of opposite products, their places drawn."""
+    n, k = shape
+    order = torch.randperm(k)
+    half = torch.randn(n, k // 2)
+    row = torch.randn(k // 2).repeat(2)[order].bfloat16()
+    if kind == "int4":
+        codes = torch.randint(1, 16, (n, k // 2), dtype=torch.int32)
+        scale = torch.full((n, k // 32), 0.01).bfloat16().float()
+        return Int4Linear(torch.cat([codes, 16 - codes], dim=1)[:, order], scale, -8 * scale), row
+    if kind == "int8":
+        codes = torch.randint(-127, 128, (n, k // 2), dtype=torch.int8)
+        return Int8Linear(torch.cat([codes, -codes], dim=1)[:, order], torch.full((n,), 0.01)), row
+    dtype = getattr(torch, kind)
+    return DenseLinear(torch.cat([half, -half], dim=1)[:, order].to(dtype)), row.to(dtype)
+
+
 def test_int8_head_row_has_the_same_bits_in_any_batch(
     threads: int, assert_rows_stand_alone: Callable[..., None]
 ) -> None:
@@ -84,7 +112,7 @@ def test_linear_matches_fp64(
     assert float((y - reference).abs().max()) <= tolerance * float(reference.abs().max())
 
 
-def test_dense_runs_more_than_its_fixed_rows_in_one_library_call() -> None:
+def test_dense_runs_more_rows_than_it_needs_in_one_library_call() -> None:
     weight = torch.randn(24, 32)
     linear = DenseLinear(weight, rows=4)
     x = torch.randn(37, 32)
@@ -92,7 +120,7 @@ def test_dense_runs_more_than_its_fixed_rows_in_one_library_call() -> None:
     assert torch.equal(linear(x), torch.nn.functional.linear(x, weight))
 
 
-def test_dense_keeps_a_chosen_row_count() -> None:
+def test_dense_calls_with_no_fewer_rows_than_chosen() -> None:
     linear = DenseLinear(torch.randn(24, 32).bfloat16(), rows=4)
     x = torch.randn(3, 32).bfloat16()
     assert torch.equal(linear(x), torch.cat([linear(row[None]) for row in x]))
