@@ -18,7 +18,7 @@ from specmon.core.bench.markdown import (
 )
 from specmon.core.bench.statistics import RESAMPLES
 
-_HEAD = ["", "τ", "α", "hit rate", "t_d", "t_v", "t_branch", "t_sync", "round", "predicted"]
+_HEAD = ["", "τ", "τ of all K", "α", "hit rate", "t_d", "t_v", "t_branch", "t_sync", "round", "predicted"]
 _HEAD += ["tok/s", "predicted", "÷ AR", "measured ÷ predicted", LAUNCHES]
 
 
@@ -51,7 +51,9 @@ def _found(report: DraftLenReport) -> str:
         if best.alone != best.draft_len:
             others.insert(0, f"by its own rounds' τ K {best.alone}")
         aside = f" ({'; '.join(others)})" if others else ""
-        lines.append(f"- {best.decoder.upper()} is fastest at K {best.draft_len}{aside}.")
+        [row] = [r for r in report.sweep.rows if (r.decoder, r.draft_len) == (best.decoder, best.draft_len)]
+        speed_up = "" if row.over_ar is None else f", {row.over_ar.median:.2f} times as fast as AR"
+        lines.append(f"- {best.decoder.upper()} is fastest at K {best.draft_len}{speed_up}{aside}.")
     if report.summary.evaluation is not None:
         lines.append(f"- {_ratio(report.summary.evaluation)}.")
     elif report.summary.sweep is not None:
@@ -76,6 +78,7 @@ def _row(row: DraftLenRow) -> list[str]:
     return [
         row.label,
         plain(row.tokens_per_round, 2),
+        plain(row.chain_tokens_per_round, 2),
         plain(row.acceptance_rate, 3),
         plain(row.branch_hit_rate, 2),
         *(
@@ -105,12 +108,19 @@ def _method(report: DraftLenReport) -> str:
     method = (
         f"{count(report.repeats, 'repeat')}, greedy, up to {report.max_new_tokens} tokens, each prompt prefilled from its "
         "first token, in an order that rotates; a warm-up before is not counted. Tokens are compared with AR's before any "
-        f"time counts. Times are ms, means over all rounds. {_prediction(report)} Measured ÷ predicted is of tok/s. "
-        f"{_ratios(report)}"
+        f"time counts. Times are ms, means over all rounds. {_choice(report)} {_prediction(report)} Measured ÷ predicted "
+        f"is of tok/s. {_ratios(report)}"
     )
     measured = [ceilings(device) for device in report.devices]
     measured.append(f"Ceilings: {report.ceiling_source or NONE}")
     return method + "\n\n" + origin(report.command, report.provenance, measured)
+
+
+def _choice(report: DraftLenReport) -> str:
+    """How the best K was found."""
+    if any(row.chain_tokens_per_round is not None for row in report.sweep.rows):
+        return "K is the best by τ of all K ÷ round: acceptance by position, over the rounds of every K."
+    return "K is the best by τ ÷ round."
 
 
 def _prediction(report: DraftLenReport) -> str:

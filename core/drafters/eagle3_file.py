@@ -145,9 +145,17 @@ class PublishedHead:
             return readings[0]
         if "d2t" not in self.names() and "t2d" not in self.names():
             raise SpecmonError(f"{self.where} has a vocabulary of its own but no d2t to map it.")
+        n_own, n_mapped = self._shape("lm_head.weight")[0], self._n_mapped()
+        if n_own != n_mapped:
+            raise SpecmonError(f"{self.where} has {n_own} tokens of its own, but maps {n_mapped} (d2t, t2d).")
         raise SpecmonError(
             f"{self.where} maps its vocabulary (d2t) outside the target's {vocab_size} tokens, or twice to one."
         )
+
+    def _n_mapped(self) -> int:
+        if "d2t" in self.names():
+            return self.read("d2t").data.numel()
+        return int(self.read("t2d").data.count_nonzero())
 
     def token_readings(self, vocab_size: int) -> list[Tensor]:
         """Ways to read the map to target ids, the likeliest first.

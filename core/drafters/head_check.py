@@ -80,8 +80,13 @@ class HeadReport:
 
     @property
     def warning(self) -> str | None:
-        """One sentence naming the better reading, None where there is none."""
+        """One sentence naming the better reading, or that none accepts anything; None where all is well."""
         better, loaded = self.better, self.trials[0]
+        if not any(trial.accepted for trial in self.trials):
+            return (
+                f"The EAGLE-3 head is right about none of {loaded.judged} tokens in any reading: it was trained for "
+                "another target, or not at all."
+            )
         if better is None:
             return None
         return (

@@ -79,7 +79,9 @@ def resolve_name(draft: str, target: str) -> str:
         return SHIPPED_DRAFT if embedded else "ngram"
     if draft == "eagle3":
         if not embedded:
-            raise UsageError(f"No EAGLE-3 head ships for {target}.", "Give the head's folder with --draft.")
+            raise UsageError(
+                f"No EAGLE-3 head ships for {target}.", "Give the folder of one that was trained for it."
+            )
         return SHIPPED_EAGLE3
     return draft
 

@@ -73,13 +73,16 @@ def _refuse_pipes(folder: Path) -> None:
             raise SpecmonError(f"{path} is no file.", "Give a folder that holds a model's files.")
 
 
+_ADVICE = "Give a Hugging Face model folder or a .gguf file."
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SpecmonError(
-            f"{path.parent} has no config.json.", "Give a Hugging Face model folder or a .gguf file."
-        ) from None
+        inside = [name for name in ("int8", "bf16") if (path.parent / name / path.name).exists()]
+        advice = f"It may be a training's: give {path.parent / inside[0]}." if inside else _ADVICE
+        raise SpecmonError(f"{path.parent} has no config.json.", advice) from None
     except (OSError, ValueError, RecursionError) as bad:
         raise SpecmonError(f"{path} cannot be read: {bad}.") from bad
     if not isinstance(parsed, dict):

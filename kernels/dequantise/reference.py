@@ -27,6 +27,12 @@ def unpack_q4_1(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return codes.flatten(1).to(torch.int32), _half(blocks_NGB, 0), _half(blocks_NGB, 2)
 
 
+def q4_1_is_finite(blocks: Tensor) -> bool:
+    """Whether all numbers of Q4_1 rows are. Shapes and errors: as `unpack_q4_1`."""
+    blocks_NGB = _split_blocks(blocks, Q4_1_BYTES, "Q4_1")
+    return all(bool(torch.isfinite(_half(blocks_NGB, at)).all()) for at in (0, 2))
+
+
 def dequantise_q4_1(blocks: Tensor) -> Tensor:
     """Q4_1 rows as fp32. Shapes: blocks [N, K/32·20] uint8 -> [N, K]."""
     codes, scale, minimum = unpack_q4_1(blocks)

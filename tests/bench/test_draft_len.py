@@ -166,12 +166,12 @@ def test_the_ratio_is_of_the_evaluation_where_there_is_one() -> None:
 
 def test_a_sweep_alone_says_what_its_ratio_was_chosen_on() -> None:
     text = markdown(report_of(measurement()))
-    assert "- SD is fastest at K 2 (its parts predict K 2)." in text
+    assert "- SD is fastest at K 2, 2.14 times as fast as AR (its parts predict K 2)." in text
     assert (
         "- SSD K2 over SD K2: **1.120×** [1.120, 1.120], predicted 1.200×, measured ÷ predicted 0.933, on the"
         in text
     )
-    assert "| SD K2 | 3.00 | 1.000 | n/a | 0.25 | 1.00 | n/a | n/a | 1.75 | 1.50 |" in text
+    assert "| SD K2 | 3.00 | 3.00 | 1.000 | n/a | 0.25 | 1.00 | n/a | n/a | 1.75 | 1.50 |" in text
 
 
 def test_a_setting_whose_tokens_differ_has_no_times_and_is_never_best() -> None:
@@ -210,7 +210,7 @@ def test_ssd_on_one_device_is_measured_but_not_predicted() -> None:
     assert (summary.sweep.predicted, summary.sweep.measured_over_predicted) == (None, None)
     text = markdown(report)
     assert ", one device\n" in text
-    assert f"- SSD is fastest at K {summary.best[1].draft_len}.\n" in text
+    assert f"- SSD is fastest at K {summary.best[1].draft_len}, 2.50 times as fast as AR.\n" in text
     assert "nothing overlaps" in text
     assert not any(foreign in text for foreign in ("predict K n/a", "predicted n/a", "max(t_v, t_branch)"))
 

@@ -213,6 +213,14 @@ def not_finite(weights: Weights, card: Card) -> None:
     weights["fc.weight"][3, 5] = torch.nan
 
 
+def in_int8(scale: Tensor) -> Any:
+    def edit(weights: Weights, card: Card) -> None:
+        weights["fc.weight"] = torch.ones_like(weights["fc.weight"], dtype=torch.int8)
+        weights["fc.weight_scale"] = scale
+
+    return edit
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "another hidden size": (
         narrow,
@@ -261,6 +269,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"normed features on .* \(norm_output\), which is not supported",
     ),
     "values not finite": (not_finite, r"holds values in fc\.weight that are not finite"),
+    "a scale not finite": (
+        in_int8(torch.ones(64, 1).index_fill(0, torch.tensor(3), torch.inf)),
+        r"holds values in fc\.weight that are not finite",
+    ),
+    "scales for other rows": (
+        in_int8(torch.ones(10, 1)),
+        r"stores fc\.weight as 64 rows with 10 scales\.",
+    ),
+    "a map of another length": (
+        set_to(d2t=torch.arange(70), t2d=None),
+        r"has 150 tokens of its own, but maps 70 \(d2t, t2d\)\.",
+    ),
     "another RoPE": (
         set_to(rope_scaling={"rope_type": "dynamic"}),
         "asks for the RoPE kind 'dynamic'",

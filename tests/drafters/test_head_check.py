@@ -118,3 +118,24 @@ def test_layers_counted_by_their_output_are_doubted(
     found = doubts(file, replace(target.model.config, n_layers=30))
 
     assert found == ["its layers [1, 14, 26] may be counted by their output: [2, 15, 27] by their input"]
+
+
+def test_head_that_is_right_about_nothing_is_named(
+    tiny: TinyModels, target: LoadedModel, sample: Sample, tmp_path: Path
+) -> None:
+    def elsewhere(weights: dict[str, torch.Tensor], card: Card) -> None:
+        """One token wins everywhere, and it is not in the target's text."""
+        [own] = (weights["d2t"] + torch.arange(len(weights["d2t"]))).eq(absent).nonzero().flatten().tolist()
+        weights["lm_head.weight"].zero_()
+        weights["norm.weight"].zero_()
+        weights["d2t"][[0, own]] = torch.tensor([absent, -own])  # ties go to the first
+
+    text = set(sample.tokens)
+    absent = next(token for token in range(2, 300, 2) if token not in text)
+    file = HfFolder(changed(tiny, tmp_path / "head", elsewhere))
+
+    report = check_head(file, target)
+
+    assert {trial.accepted for trial in report.trials} == {0}
+    assert report.warning is not None
+    assert "is right about none of 48 tokens in any reading" in report.warning

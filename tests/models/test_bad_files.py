@@ -71,6 +71,12 @@ def test_file_that_is_no_model_is_a_wrong_call(load: Load, tmp_path: Path) -> No
     assert error.message.endswith("notes.txt is no model.")
 
 
+def test_folder_of_a_training_names_what_is_inside(load: Load, folder: Path, tmp_path: Path) -> None:
+    folder.rename(tmp_path / "int8")
+
+    assert f"give {tmp_path / 'int8'}." in str(refusal(load, tmp_path).hint)
+
+
 def test_empty_folder_is_refused(load: Load, tmp_path: Path) -> None:
     assert "has no config.json" in refusal(load, tmp_path).message
 
@@ -223,6 +229,18 @@ def test_q4_needs_q4_weights(load: Load, folder: Path) -> None:
 
 
 # --- GGUF -------------------------------------------------------------------------------------------------------
+
+
+def test_gguf_whose_scales_are_not_finite_is_refused(tiny: TinyModels, load: Load, tmp_path: Path) -> None:
+    file = GgufFile(tiny.gguf(kind="Q4_1"))
+    [block] = [file.read(name).data for name in ("model.layers.1.mlp.down_proj.weight",)]
+    whole, found = tiny.gguf(kind="Q4_1").read_bytes(), bytes(block.flatten()[:20].tolist())
+    path = tmp_path / "spoiled.gguf"
+    path.write_bytes(whole.replace(found, b"\x00\x7e" + found[2:]))  # half precision's NaN
+
+    error = refusal(load, path, "q4")
+
+    assert "holds values in model.layers.1.mlp.down_proj.weight that are not finite" in error.message
 
 
 @pytest.mark.parametrize("keep", [0, 3, 24, 200, 4000, 0.5, 0.999])

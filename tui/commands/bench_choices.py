@@ -41,6 +41,8 @@ def draft_len_range(text: str, option: str) -> list[int]:
     if len(numbers) < len(words):
         raise UsageError(f"{option} is {text!r}, but it takes a range like 1..10, or numbers like 2,4,6.")
     ordered = numbers if dots else sorted(set(numbers))
+    if ordered[0] > ordered[-1]:
+        raise UsageError(f"{option} is {text!r}, but a range goes from the smaller number to the greater.")
     if not 1 <= ordered[0] <= ordered[-1] <= MAX_DRAFT_LEN:
         raise UsageError(f"{option} is {text!r}, but a draft has 1 to {MAX_DRAFT_LEN} tokens.")
     return list(range(ordered[0], ordered[-1] + 1)) if dots else ordered

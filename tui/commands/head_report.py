@@ -7,7 +7,7 @@ from specmon.tui.commands.output import say, write_line
 
 
 def report(head: str, target: str, recipe: str, devices: str) -> bool:
-    """Try the head and write a line a reading. Returns: whether none is better than the one it is loaded in.
+    """Try the head and write a line a reading. Returns: whether it is loaded in the best one, and accepts something.
 
     Raises: UsageError where there is no such head; SpecmonError where it does not fit the target.
     """

@@ -88,7 +88,7 @@ def check_head(
 ) -> None:
     """Try an EAGLE-3 head on a short text: its acceptance with the features it is given, and with others.
 
-    Exits with 1 where it does better in another reading than the one it is loaded in.
+    Exits with 1 where it does better in another reading than the one it is loaded in, or accepts nothing in any.
     """
     from specmon.tui.commands.head_report import report
 

@@ -108,7 +108,7 @@ def lane_config(
         raise UsageError(f"There is no decoder {decoder!r}.", "Use ar, sd or ssd.")
     if bounded(draft_len, "--draft-len") < 1:
         raise UsageError(
-            f"--draft-len is {draft_len}, but a round drafts at least 1 token.", "Use --decoder ar."
+            f"--draft-len is {draft_len}, but a round drafts at least 1 token.", "The decoder ar drafts none."
         )
     if graphs not in ("on", "off"):
         raise UsageError(f"--graphs is {graphs!r}, but it takes on or off.")
