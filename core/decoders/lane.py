@@ -98,6 +98,11 @@ class DecodeLane:
             notes.append(
                 f"The draft is {label}: it knows the text, acceptance and hits are chosen, not measured."
             )
+        info = self._link.info if self._link else None
+        if info is not None and info.longest is not None and self.config.draft_len > info.longest:
+            notes.append(
+                f"A draft of {info.label} has at most {info.longest} tokens, not {self.config.draft_len}."
+            )
         if self._head_doubt is not None:
             notes.append(self._head_doubt)
         if not self.config.graphs:

@@ -26,7 +26,7 @@ class DrafterInfo:
     """What a lane says about its drafter.
 
     `tap_layers` are the target layers whose input it needs as features ((): none). `may_fall_short`: it may propose fewer
-    tokens than it is asked for.
+    tokens than it is asked for. `longest`: tokens that a draft has at most, None where it has any number.
     """
 
     kind: str
@@ -35,6 +35,7 @@ class DrafterInfo:
     weight_bytes: int = 0
     kv_bytes_per_token: int = 0
     may_fall_short: bool = False
+    longest: int | None = None
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):

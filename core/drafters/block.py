@@ -135,6 +135,7 @@ class BlockDrafter:
             weight_bytes=model.weight_bytes,
             kv_bytes_per_token=kv.bytes_per_token,
             may_fall_short=True,
+            longest=model.block_len,
         )
         self._context: list[int] = []
         self._kept = 0  # positions below this have their keys and values

@@ -210,7 +210,7 @@ def test_ssd_on_one_device_is_measured_but_not_predicted() -> None:
     assert (summary.sweep.predicted, summary.sweep.measured_over_predicted) == (None, None)
     text = markdown(report)
     assert ", one device\n" in text
-    assert f"- SSD is fastest at K {summary.best[1].draft_len}, 2.50 times as fast as AR.\n" in text
+    assert f"- SSD is fastest at K {summary.best[1].draft_len}, 3.00 times as fast as AR.\n" in text
     assert "nothing overlaps" in text
     assert not any(foreign in text for foreign in ("predict K n/a", "predicted n/a", "max(t_v, t_branch)"))
 

@@ -42,8 +42,11 @@ def test_tokens_are_those_of_ar(tiny: TinyModels, bench: Bench, family: str, rec
 
 @pytest.mark.parametrize("draft_len", [1, 6, 15])
 def test_a_draft_is_no_longer_than_the_block(tiny: TinyModels, bench: Bench, draft_len: int) -> None:
-    found = sd(tiny, bench, draft_len=draft_len).decode(PROMPT, max_new_tokens=40)
+    lane = sd(tiny, bench, draft_len=draft_len)
+    found = lane.decode(PROMPT, max_new_tokens=40)
 
+    told = ("A draft of block-llama-6 has at most 6 tokens, not 15.",) if draft_len > BLOCK_LEN else ()
+    assert lane.lane.notes == told
     assert found.tokens == bench.lane(tiny.target()).decode(PROMPT, max_new_tokens=40).tokens
     assert max(len(r.draft) for r in found.rounds) == min(draft_len, BLOCK_LEN)
 
