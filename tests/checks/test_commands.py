@@ -219,7 +219,7 @@ def test_quality_beyond_its_bound_ends_with_1(
         (("quality", "--tokens", "1"), "--tokens is 1, but it must be 2 or more."),
         (
             ("agreement", "--draft-len", "0"),
-            "--draft-len is 0, but a round drafts at least 1 token. Use --decoder ar.",
+            "--draft-len is 0, but a round drafts at least 1 token. The decoder ar drafts none.",
         ),
     ],
 )
