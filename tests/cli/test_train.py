@@ -50,6 +50,23 @@ def test_runs_of_other_seeds_share_text_of_one(cli: Cli, tiny: TinyModels, tmp_p
     assert "(seed 0, not 1)" in err
 
 
+def test_text_is_known_by_what_its_prompts_say(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "text"), "--target", str(tiny.target()), "--steps", "1")
+    small = ("train", "draft", *data, "--hidden", "64", "--layers", "1", *SMALL)
+    prompts, moved = tmp_path / "prompts.txt", tmp_path / "moved.txt"
+    prompts.write_text("the cat\n")
+    assert cli(*small, "--out", str(tmp_path / "one"), "--prompts", str(prompts)).code == 0
+    prompts.rename(moved)
+    assert cli(*small, "--out", str(tmp_path / "two"), "--prompts", str(moved)).code == 0
+    prompts.write_text("the mat\n")
+
+    code, _, err = cli(*small, "--out", str(tmp_path / "three"), "--prompts", str(prompts))
+
+    assert code == 2
+    assert f"{tmp_path / 'text'} belongs to a run with other settings (prompts {moved} of SHA-256 " in err
+    assert f"…, not {prompts} of SHA-256 " in err
+
+
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
