@@ -127,7 +127,7 @@ def _plain(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 def read_prompts(path: str) -> list[str]:
     """One prompt a line; in a .jsonl file each line is a JSON string, which may hold line breaks. Raises: UsageError."""
     try:
-        lines = [line for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+        lines = [line for line in Path(path).read_text("utf-8").split("\n") if line.strip()]
         prompts = [json.loads(line) for line in lines] if path.endswith(".jsonl") else lines
     except (OSError, ValueError) as bad:
         raise UsageError(f"The prompts in {path} cannot be read: {bad}.") from bad

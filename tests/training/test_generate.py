@@ -94,6 +94,14 @@ def test_prompts_that_cannot_be_used_are_refused(
         scripts_of(settings, open_model(str(tiny.target()), tiny.root).tokenizer(), 640)
 
 
+@pytest.mark.parametrize(("name", "quote"), [("prompts.txt", ""), ("prompts.jsonl", '"')])
+def test_only_a_newline_ends_a_prompt(tmp_path: Path, name: str, quote: str) -> None:
+    prompts = tmp_path / name
+    prompts.write_bytes(f"{quote}one\u2028two\x85three{quote}\r\n{quote}four{quote}\n".encode())
+
+    assert read_prompts(str(prompts)) == ["one\u2028two\x85three", "four"]
+
+
 def test_prompts_that_changed_since_the_run_was_begun_are_refused(tiny: TinyModels, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("the cat\n")
