@@ -94,9 +94,11 @@ def check_settings(path: Path, settings: TrainSettings | TextSettings, *, kept: 
     if path.exists():
         found = read_settings(path, type(settings))
         if difference := _difference(found, settings):
+            longer = f" To train longer, begin another run with --from {path.parent}/int8."
             raise UsageError(
                 f"{path.parent} belongs to a run with other settings ({difference}).",
-                "Give another folder, or the settings it was begun with.",
+                "Give another folder, or the settings it was begun with."
+                + (longer if difference.startswith("steps ") else ""),
             )
     elif left := next(path.parent.glob(kept), None):
         raise UsageError(

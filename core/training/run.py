@@ -81,8 +81,8 @@ def train(
     Raises: UsageError for a folder of another run, or settings the target does not fit; SpecmonError for what fails on the
     way; KeyboardInterrupt where a signal ends it, the training's state being saved.
     """
-    plan = _plan(settings, place)
     check_settings(place.out / RUN, settings, kept=place.checkpoint.name)
+    plan = _plan(settings, place)
     check_settings(place.data / TEXT, settings.text, kept="[0-9]*.safetensors")
     keep_settings(place.data / TEXT, settings.text)
     keep_settings(place.out / RUN, settings)

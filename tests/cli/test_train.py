@@ -38,6 +38,28 @@ def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp
     assert cli("train", "draft", "--out", str(out), "--resume", "--devices", "cpu").code == 0
 
 
+def test_resume_refuses_options_that_contradict_the_run(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    out, (target, other) = tmp_path / "run", (str(tiny.target()), "nowhere.gguf")
+    base = ("train", "draft", "--out", str(out), "--devices", "cpu")
+    assert cli(*base, "--target", target, "--steps", "2", "--hidden", "64", "--layers", "1", *SMALL).code == 0
+    before = (out / "run.json").read_bytes()
+
+    for args, difference in (
+        (("--steps", "3"), "steps 2, not 3"),
+        (("--steps", "2", "--layers", "4"), "layers 1, not 4"),
+        (("--target", other), f"target '{target}', not '{other}'"),
+        (("--text-seed", "1"), "seed 0, not 1"),
+        (("--prompts", __file__), f"prompts of the target's own, not {__file__} of SHA-256 "),
+    ):
+        code, _, err = cli(*base, "--resume", *args)
+        assert code == 2
+        assert f"{out} belongs to a run with other settings ({difference}" in err
+        assert (f"begin another run with --from {out}/int8." in err) == difference.startswith("steps")
+
+    assert (out / "run.json").read_bytes() == before
+    assert cli(*base, "--resume", "--steps", "2", "--layers", "1").code == 0
+
+
 def test_runs_of_other_seeds_share_text_of_one(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "text"), "--target", str(tiny.target()), "--steps", "1")
     small = (*data, "--hidden", "64", "--layers", "1", *SMALL)
