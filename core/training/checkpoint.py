@@ -6,7 +6,10 @@ the bits of one that was never stopped.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -52,16 +55,28 @@ def load_checkpoint(
     path: Path, module: nn.Module, optimiser: torch.optim.Optimizer
 ) -> tuple[int, list[CurvePoint]]:
     """Restore weights and moments; the steps that are done, and the curve. Raises: SpecmonError."""
+    with _opened(path) as (file, written):
+        module.load_state_dict({name: file.get_tensor(f"weight.{name}") for name in module.state_dict()})
+        for name, parameter in module.named_parameters():
+            moments = {m: file.get_tensor(f"{m}.{name}").to(parameter.device) for m in _MOMENTS}
+            count = torch.tensor(float(written.step), device=parameter.device)
+            optimiser.state[parameter] = {"step": count, **moments}
+    return written.step, written.curve
+
+
+def steps_done(path: Path) -> int:
+    """After how many steps the state was saved. Raises: SpecmonError."""
+    with _opened(path) as (_, written):
+        return written.step
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, _Written]]:
+    """The file, and what it says of the training. Raises: SpecmonError where it, or what is done with it within, fails."""
     try:
         with safe_open(path, framework="pt") as file:
-            written = msgspec.json.decode(file.metadata()["training"], type=_Written)
-            module.load_state_dict({name: file.get_tensor(f"weight.{name}") for name in module.state_dict()})
-            for name, parameter in module.named_parameters():
-                moments = {m: file.get_tensor(f"{m}.{name}").to(parameter.device) for m in _MOMENTS}
-                count = torch.tensor(float(written.step), device=parameter.device)
-                optimiser.state[parameter] = {"step": count, **moments}
+            yield file, msgspec.json.decode(file.metadata()["training"], type=_Written)
     except (OSError, KeyError, TypeError, RuntimeError, SafetensorError, msgspec.MsgspecError) as bad:
         raise SpecmonError(
             f"{path} is no checkpoint of this run ({bad}).", "Remove it to begin again."
         ) from bad
-    return written.step, written.curve

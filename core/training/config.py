@@ -17,7 +17,7 @@ Kind = Literal["draft", "eagle3", "block"]
 RUN, TEXT = "run.json", "text.json"
 
 #: Settings that only say where something lies.
-_PLACES = {"prompts"}
+_PLACES = {"prompts", "data"}
 
 #: Rows of long questions have so many times as many tokens as others.
 LONG_ROWS = 3
@@ -42,6 +42,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     Of a draft model: `hidden`, `layers`. Of an EAGLE-3 head: `draft_vocab`, `unroll` (steps of training-time test), `taps`
     (target layers whose input it reads; none: the published choice). Of a block drafter: `block_len`, `layers`,
     `draft_vocab`, `taps`. `start`: the folder of a drafter whose weights, and vocabulary, it begins with; "" for none.
+    `data`: the folder of its text; "" for the one in its own.
     """
 
     kind: Kind
@@ -59,6 +60,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     taps: tuple[int, ...] = ()
     block_len: int = 8
     start: str = ""
+    data: str = ""
 
 
 _Settings = TypeVar("_Settings", bound=msgspec.Struct)

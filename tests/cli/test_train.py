@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,40 @@ def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp
     assert "simulated τ" in told
     assert f"bench draft-len --target {tiny.target()} --draft {out / 'int8'}" in err
     assert json.loads((out / "run.json").read_text())["steps"] == 2
-    assert cli("train", "draft", "--out", str(out), "--resume", "--devices", "cpu").code == 0
+
+
+def test_finished_run_says_so_and_writes_nothing(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    out, data = tmp_path / "run", tmp_path / "text"
+    base = ("train", "draft", "--out", str(out), "--devices", "cpu")
+    small = ("--target", str(tiny.target()), "--data", str(data), "--hidden", "64", "--layers", "1", *SMALL)
+    assert cli(*base, *small, "--steps", "2").code == 0
+    shutil.rmtree(data)
+
+    code, told, err = cli(*base, "--resume")
+
+    assert code == 0
+    assert f"The run in {out} is finished at step 2; its drafter is in {out / 'int8'}." in err
+    assert f"{out / 'int8'}  " in told
+    assert not data.exists()
+    assert not (out / "data").exists()
+
+
+def test_resumed_run_finds_its_text(
+    cli: Cli, tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, base = tmp_path / "run", ("train", "draft", "--devices", "cpu", "--out")
+    monkeypatch.chdir(tmp_path)
+    small = ("--target", str(tiny.target()), "--data", "text", "--hidden", "64", "--layers", "1", *SMALL)
+    assert cli(*base, str(out), *small, "--steps", "2").code == 0
+    shutil.rmtree(out / "int8")
+    monkeypatch.chdir("/")
+
+    code, _, err = cli(*base, str(out), "--resume")
+
+    assert code == 0, err
+    assert "the target writes text" not in err
+    assert (out / "int8").exists()
+    assert not (out / "data").exists()
 
 
 def test_resume_refuses_options_that_contradict_the_run(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:

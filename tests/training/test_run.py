@@ -197,7 +197,7 @@ def test_text_of_which_nothing_says_who_wrote_it_is_refused(
     (place.data / "text.json").unlink()
 
     with pytest.raises(UsageError, match=r"holds 0000\d\.safetensors but no text\.json"):
-        train(new_settings(steps=1), place, ONE, Unwatched())
+        train(new_settings(steps=1), new_place("other", place.data), ONE, Unwatched())
 
 
 def test_what_a_killed_run_left_half_written_is_removed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -117,7 +118,7 @@ def _train(given: TrainSettings, run: TrainOptions, options: set[str]) -> None:
         from specmon.tui.commands.fetching import ensure_embedded_model
 
         ensure_embedded_model()
-    place = Place(out=run.out, data=run.data or run.out / "data", cache_dir=cache_dir())
+    place = Place(out=run.out, data=Path(settings.data or run.out / "data"), cache_dir=cache_dir())
     progress = BenchProgress()
     try:
         results = train(settings, place, train_options.devices_of(run.devices), progress)
@@ -127,7 +128,8 @@ def _train(given: TrainSettings, run: TrainOptions, options: set[str]) -> None:
     finally:
         progress.close()
     for result in results:
-        write_line(f"{result.folder}  {result.n_bytes / 1e6:.1f} MB  held out: {in_words(result.held_out)}")
+        measured = f"  held out: {in_words(result.held_out)}" if result.held_out else ""
+        write_line(f"{result.folder}  {result.n_bytes / 1e6:.1f} MB{measured}")
     draft = shlex.quote(str(results[-1].folder))
     target = shlex.quote(settings.text.target)
     say(
@@ -155,6 +157,5 @@ def _changed(begun: TrainSettings, given: TrainSettings, options: set[str]) -> T
 def _going_on(kind: str, run: TrainOptions) -> str:
     """The command line that goes on with a run."""
     words = ["specmon", "train", kind, "--out", str(run.out), "--resume"]
-    words += ["--data", str(run.data)] if run.data else []
     words += ["--devices", run.devices] if run.devices != "auto" else []
     return shlex.join(words)
