@@ -35,7 +35,7 @@ _HELD_OUT_TOKENS = 16_384  # read at once
 class Training:
     """One run on one of its devices; only the one that leads measures and saves.
 
-    `checkpoint`: where the state is kept, and found if the run was begun before.
+    `checkpoint`: where the state is kept, and found if the run was begun before; `saved`: the steps that are done in it.
     """
 
     learner: Learner
@@ -46,6 +46,7 @@ class Training:
     ranks: Ranks
     watcher: Watcher
     step: int = 0
+    saved: int = 0
     curve: list[CurvePoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,7 +61,7 @@ class Training:
         )
         if self.checkpoint.exists():
             self.step, self.curve = load_checkpoint(self.checkpoint, self.learner.module, self._optimiser)
-        self._saved_at = time.monotonic()
+        self._saved_at, self.saved = time.monotonic(), self.step
         self._since = _Since()
 
     def run(self, stop: Stop) -> None:
@@ -142,7 +143,7 @@ class Training:
         if self.ranks.leads:
             with self._saying_what_is_left():
                 save_checkpoint(self.checkpoint, self.learner.module, self._optimiser, self.step, self.curve)
-        self._saved_at = time.monotonic()
+        self._saved_at, self.saved = time.monotonic(), self.step
 
     @contextmanager
     def _saying_what_is_left(self) -> Iterator[None]:

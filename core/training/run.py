@@ -82,7 +82,8 @@ def train(
     A run that has done all that already is left as it is.
 
     Raises: UsageError for a folder of another run, or settings the target does not fit; SpecmonError for what fails on the
-    way; KeyboardInterrupt where a signal ends it, the training's state being saved.
+    way; KeyboardInterrupt where a signal ends it, the training's state being saved, and where a second one ends it at once,
+    with a sentence on what was saved before.
     """
     check_settings(place.out / RUN, settings, kept=place.checkpoint.name)
     if _is_finished(settings, place):
@@ -97,8 +98,12 @@ def train(
     keep_settings(place.out / RUN, settings)
     with ranks_on(devices, partial(_follow, settings, place)) as ranks:
         training = _prepare(plan, place, ranks, watcher)
-        with stop_on_signals() as stop:
-            training.run(stop)
+        with stop_on_signals(watcher.say) as stop:
+            try:
+                training.run(stop)
+            except KeyboardInterrupt as at_once:
+                saved = f"{training.saved} of {settings.steps} steps are" if training.saved else "nothing is"
+                raise KeyboardInterrupt(f"Ended at once; {saved} saved.") from at_once
             if stop.asked:
                 ranks.part()
         return _finish(training, place)

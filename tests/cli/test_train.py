@@ -193,13 +193,25 @@ def test_block_drafter_is_trained_and_decodes(cli: Cli, tiny: TinyModels, tmp_pa
     assert chain["draft"] == tree["draft"] == "int8"
 
 
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        (KeyboardInterrupt(), "Stopped."),
+        (KeyboardInterrupt("Ended at once; nothing is saved."), "Ended at once; nothing is saved."),
+    ],
+)
 def test_interrupted_run_says_how_to_go_on(
-    cli: Cli, tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli,
+    tiny: TinyModels,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: KeyboardInterrupt,
+    sentence: str,
 ) -> None:
     from specmon.core.training import run
 
     def interrupted(*args: object) -> None:
-        raise KeyboardInterrupt
+        raise ended
 
     monkeypatch.setattr(run, "train", interrupted)
     out = tmp_path / "a run"
@@ -207,4 +219,4 @@ def test_interrupted_run_says_how_to_go_on(
     code, _, err = cli("train", "draft", "--target", str(tiny.target()), "--out", str(out), *SMALL)
 
     assert code == 130
-    assert f"Stopped. Go on with: specmon train draft --out '{out}' --resume --devices cpu" in err
+    assert f"{sentence} Go on with: specmon train draft --out '{out}' --resume --devices cpu" in err

@@ -34,9 +34,10 @@ ONE = ("cpu",)
 
 @dataclass
 class Interrupting(Unwatched):
-    """Presses ctrl+c once so many steps of training are done."""
+    """Presses ctrl+c once so many steps of training are done, and `twice` as soon as that is answered."""
 
     after: int
+    twice: bool = False
     lines: list[str] = field(default_factory=list)
     n_done: int | None = None
 
@@ -51,6 +52,8 @@ class Interrupting(Unwatched):
 
     def say(self, line: str) -> None:
         self.lines.append(line)
+        if self.twice and line.startswith("Finishing this step"):
+            signal.raise_signal(signal.SIGINT)
 
 
 def curve(place: Place) -> list[CurvePoint]:
@@ -98,6 +101,28 @@ def test_resumed_run_ends_with_the_same_bits(
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert [point.step for point in curve(whole)] == [point.step for point in curve(broken)]
+
+
+def test_ctrl_c_is_answered_at_once(new_settings: NewSettings, new_place: NewPlace) -> None:
+    watcher = Interrupting(after=1)
+
+    with pytest.raises(KeyboardInterrupt) as ended:
+        train(new_settings(), new_place(), ONE, watcher)
+
+    assert watcher.lines[-1].startswith("Finishing this step, then saving; once more ends at once")
+    assert not str(ended.value)
+
+
+def test_second_ctrl_c_says_what_was_saved(new_settings: NewSettings, new_place: NewPlace) -> None:
+    settings, place = new_settings(steps=50), new_place()
+
+    with pytest.raises(KeyboardInterrupt, match="Ended at once; nothing is saved"):
+        train(settings, place, ONE, Interrupting(after=1, twice=True))
+    assert not place.checkpoint.exists()
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, place, ONE, Interrupting(after=1))
+    with pytest.raises(KeyboardInterrupt, match="Ended at once; 2 of 50 steps are saved"):
+        train(settings, place, ONE, Interrupting(after=4, twice=True))
 
 
 def test_two_processes_learn_what_one_does(new_settings: NewSettings, new_place: NewPlace) -> None:

@@ -122,8 +122,8 @@ def _train(given: TrainSettings, run: TrainOptions, options: set[str]) -> None:
     progress = BenchProgress()
     try:
         results = train(settings, place, train_options.devices_of(run.devices), progress)
-    except KeyboardInterrupt:
-        progress.say(f"Stopped. Go on with: {_going_on(settings.kind, run)}")
+    except KeyboardInterrupt as ended:
+        progress.say(f"{str(ended) or 'Stopped.'} Go on with: {_going_on(settings.kind, run)}")
         raise
     finally:
         progress.close()
