@@ -5,6 +5,7 @@ OUT/data/                    the text, unless it lies elsewhere
 OUT/checkpoint.safetensors   the state, replaced as it goes on
 OUT/curve.json               what was measured
 OUT/bf16/, OUT/int8/         the drafter
+OUT/.lock                    held while the run is going on
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from specmon.core.drafters.registry import refuse_drafter
 from specmon.core.errors import UsageError
 from specmon.core.models.source import open_model
 from specmon.core.models.tensors import TensorFile
+from specmon.core.training.alone import alone_in
 from specmon.core.training.atomic import write_whole
 from specmon.core.training.block import BlockLearner
 from specmon.core.training.checkpoint import steps_done
@@ -95,18 +97,28 @@ def train(
     plan = _plan(settings, place)
     check_settings(place.data / TEXT, settings.text, kept="[0-9]*.safetensors")
     keep_settings(place.data / TEXT, settings.text)
-    keep_settings(place.out / RUN, settings)
-    with ranks_on(devices, partial(_follow, settings, place)) as ranks:
-        training = _prepare(plan, place, ranks, watcher)
-        with stop_on_signals(watcher.say) as stop:
-            try:
-                training.run(stop)
-            except KeyboardInterrupt as at_once:
-                saved = f"{training.saved} of {settings.steps} steps are" if training.saved else "nothing is"
-                raise KeyboardInterrupt(f"Ended at once; {saved} saved.") from at_once
-            if stop.asked:
-                ranks.part()
-        return _finish(training, place)
+    with alone_in(place.out):
+        keep_settings(place.out / RUN, settings)
+        with ranks_on(devices, partial(_follow, settings, place)) as ranks:
+            training = _prepare(plan, place, ranks, watcher)
+            _run(training, ranks, watcher)
+            return _finish(training, place)
+
+
+def _run(training: Training, ranks: Ranks, watcher: Watcher) -> None:
+    """Train to the last step.
+
+    Raises: KeyboardInterrupt where a signal ends it; where a second one does, at once, it says what is saved.
+    """
+    with stop_on_signals(watcher.say) as stop:
+        try:
+            training.run(stop)
+        except KeyboardInterrupt as at_once:
+            done, steps = training.saved, training.settings.steps
+            saved = f"{done} of {steps} steps are" if done else "nothing is"
+            raise KeyboardInterrupt(f"Ended at once; {saved} saved.") from at_once
+        if stop.asked:
+            ranks.part()
 
 
 def _is_finished(settings: TrainSettings, place: Place) -> bool:

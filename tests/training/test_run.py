@@ -31,6 +31,16 @@ from specmon.core.training.run import Place, train
 NewSettings, NewPlace = Callable[..., TrainSettings], Callable[..., Place]
 ONE = ("cpu",)
 
+#: A process with a run in the folder it is given, until its input ends.
+GOES_ON = """
+import sys
+from pathlib import Path
+from specmon.core.training.alone import alone_in
+with alone_in(Path(sys.argv[1])):
+    print("in it", flush=True)
+    sys.stdin.read()
+"""
+
 
 @dataclass
 class Interrupting(Unwatched):
@@ -163,7 +173,7 @@ def test_full_disk_leaves_the_last_checkpoint(
         train(new_settings(), place, ONE, Unwatched())
 
     assert place.checkpoint.read_bytes() == before
-    assert {path.name for path in place.out.iterdir()} == {"run.json", "checkpoint.safetensors"}
+    assert {path.name for path in place.out.iterdir()} == {"run.json", ".lock", "checkpoint.safetensors"}
 
 
 def test_loss_that_is_no_number_stops_before_it_does_harm(
@@ -200,6 +210,22 @@ def test_folder_of_another_run_is_refused(new_settings: NewSettings, new_place: 
 
     with pytest.raises(UsageError, match=r"with other settings \(steps 1, not 2\)"):
         train(new_settings(steps=2), place, ONE, Unwatched())
+
+
+def test_second_run_in_a_folder_is_refused_while_the_first_lives(
+    new_settings: NewSettings, new_place: NewPlace
+) -> None:
+    settings, place = new_settings(steps=1), new_place()
+    first = [sys.executable, "-c", GOES_ON, str(place.out)]
+    with subprocess.Popen(first, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(UsageError, match=rf"Another run is going on in {place.out}\."):
+            train(settings, place, ONE, Unwatched())
+        assert not (place.out / "run.json").exists()
+        process.kill()
+
+    train(settings, place, ONE, Unwatched())
 
 
 def test_wrong_data_folder_begins_no_run(new_settings: NewSettings, new_place: NewPlace) -> None:
