@@ -16,16 +16,23 @@ Kind = Literal["draft", "eagle3", "block"]
 #: A run's settings in its folder, and those of text in the text's.
 RUN, TEXT = "run.json", "text.json"
 
+#: Settings that only say where something lies.
+_PLACES = {"prompts", "data"}
+
 #: Rows of long questions have so many times as many tokens as others.
 LONG_ROWS = 3
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The text a target writes. `row_tokens`: of a row; `prompts`: a file of them, "" for the target's own."""
+    """The text a target writes. `row_tokens`: of a row; `prompts`: a file of them, "" for the target's own.
+
+    `prompts_sha256` is of what they say, which alone makes other text; where the file lies does not.
+    """
 
     target: str
     row_tokens: int
     prompts: str = ""
+    prompts_sha256: str = ""
     seed: int = 0
 
 
@@ -35,6 +42,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     Of a draft model: `hidden`, `layers`. Of an EAGLE-3 head: `draft_vocab`, `unroll` (steps of training-time test), `taps`
     (target layers whose input it reads; none: the published choice). Of a block drafter: `block_len`, `layers`,
     `draft_vocab`, `taps`. `start`: the folder of a drafter whose weights, and vocabulary, it begins with; "" for none.
+    `data`: the folder of its text; "" for the one in its own.
     """
 
     kind: Kind
@@ -52,6 +60,7 @@ class TrainSettings(msgspec.Struct, frozen=True, kw_only=True):
     taps: tuple[int, ...] = ()
     block_len: int = 8
     start: str = ""
+    data: str = ""
 
 
 _Settings = TypeVar("_Settings", bound=msgspec.Struct)
@@ -86,10 +95,12 @@ def check_settings(path: Path, settings: TrainSettings | TextSettings, *, kept: 
     """
     if path.exists():
         found = read_settings(path, type(settings))
-        if found != settings:
+        if difference := _difference(found, settings):
+            longer = f" To train longer, begin another run with --from {path.parent}/int8."
             raise UsageError(
-                f"{path.parent} belongs to a run with other settings ({_difference(found, settings)}).",
-                "Give another folder, or the settings it was begun with.",
+                f"{path.parent} belongs to a run with other settings ({difference}).",
+                "Give another folder, or the settings it was begun with."
+                + (longer if difference.startswith("steps ") else ""),
             )
     elif left := next(path.parent.glob(kept), None):
         raise UsageError(
@@ -115,13 +126,23 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
         raise SpecmonError(f"{path} cannot be read: {bad}.") from bad
 
 
-def _difference(found: msgspec.Struct, wanted: msgspec.Struct) -> str:
-    """The first setting that differs, e.g. "steps 400, not 500"."""
+def _difference(found: TrainSettings | TextSettings, wanted: TrainSettings | TextSettings) -> str:
+    """The first setting that differs, e.g. "steps 400, not 500"; "" where none does."""
     for name in wanted.__struct_fields__:
         theirs, ours = getattr(found, name), getattr(wanted, name)
-        if theirs == ours:
+        if theirs == ours or name in _PLACES:
             continue
-        if isinstance(ours, msgspec.Struct):
-            return _difference(theirs, ours)
+        if isinstance(theirs, TextSettings) and isinstance(ours, TextSettings):
+            if difference := _difference(theirs, ours):
+                return difference
+            continue
+        if isinstance(found, TextSettings) and isinstance(wanted, TextSettings) and name == "prompts_sha256":
+            return f"prompts {_prompts(found)}, not {_prompts(wanted)}"
         return f"{name} {theirs!r}, not {ours!r}"
-    return "of another kind"
+    return ""
+
+
+def _prompts(text: TextSettings) -> str:
+    """Which ones, in words."""
+    said = f" of SHA-256 {text.prompts_sha256[:12]}…" if text.prompts_sha256 else ""
+    return f"{text.prompts}{said}" if text.prompts else "of the target's own"

@@ -15,6 +15,9 @@ from specmon.core.training.atomic import write_whole
 from specmon.core.training.learner import Learner, put
 from specmon.kernels.dequantise.reference import quantise_rows_int8
 
+#: The last file of a folder to be written.
+WEIGHTS = "model.safetensors"
+
 _INT8 = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",
@@ -35,7 +38,7 @@ def export(learner: Learner, folder: Path, *, int8: bool) -> None:
         tensors |= stored(name, tensor.detach().cpu(), int8=int8)
     text = json.dumps(raw, indent=2) + "\n"
     write_whole(folder / "config.json", partial(Path.write_text, data=text, encoding="utf-8"))
-    write_whole(folder / "model.safetensors", partial(save_file, tensors, metadata={"format": "pt"}))
+    write_whole(folder / WEIGHTS, partial(save_file, tensors, metadata={"format": "pt"}))
 
 
 def stored(name: str, tensor: Tensor, *, int8: bool) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specmon.core.errors import SpecmonError
-from specmon.core.training.checkpoint import CurvePoint, load_checkpoint, save_checkpoint
+from specmon.core.training.checkpoint import CurvePoint, Sums, Written, load_checkpoint, save_checkpoint
 from specmon.core.training.config import TrainSettings, Watcher
 from specmon.core.training.corpus import Corpus
 from specmon.core.training.forms import Decoder
@@ -35,7 +35,7 @@ _HELD_OUT_TOKENS = 16_384  # read at once
 class Training:
     """One run on one of its devices; only the one that leads measures and saves.
 
-    `checkpoint`: where the state is kept, and found if the run was begun before.
+    `checkpoint`: where the state is kept, and found if the run was begun before; `saved`: the steps that are done in it.
     """
 
     learner: Learner
@@ -46,6 +46,7 @@ class Training:
     ranks: Ranks
     watcher: Watcher
     step: int = 0
+    saved: int = 0
     curve: list[CurvePoint] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,10 +59,11 @@ class Training:
             weight_decay=_WEIGHT_DECAY,
             fused=on_cuda,
         )
+        self._since = _Since(Sums())
         if self.checkpoint.exists():
-            self.step, self.curve = load_checkpoint(self.checkpoint, self.learner.module, self._optimiser)
-        self._saved_at = time.monotonic()
-        self._since = _Since()
+            written = load_checkpoint(self.checkpoint, self.learner.module, self._optimiser)
+            self.step, self.curve, self._since = written.step, written.curve, _Since(written.sums)
+        self._saved_at, self.saved = time.monotonic(), self.step
 
     def run(self, stop: Stop) -> None:
         """Train to the last step, or until `stop` is asked for; either way the state is saved then.
@@ -136,13 +138,14 @@ class Training:
         point = CurvePoint(step=self.step, loss=loss, tokens_per_s=tokens_per_s, held_out=held_out)
         self.curve.append(point)
         self.watcher.say(_in_words(point))
-        self._since = _Since()
+        self._since = _Since(Sums())
 
     def _save(self) -> None:
         if self.ranks.leads:
             with self._saying_what_is_left():
-                save_checkpoint(self.checkpoint, self.learner.module, self._optimiser, self.step, self.curve)
-        self._saved_at = time.monotonic()
+                training = Written(step=self.step, curve=self.curve, sums=self._since.sums())
+                save_checkpoint(self.checkpoint, self.learner.module, self._optimiser, training)
+        self._saved_at, self.saved = time.monotonic(), self.step
 
     @contextmanager
     def _saying_what_is_left(self) -> Iterator[None]:
@@ -159,23 +162,27 @@ class Training:
 
 
 class _Since:
-    """Sums since the last measurement."""
+    """Sums since the last measurement, `before` of them from before the run was left."""
 
-    def __init__(self) -> None:
-        self._total, self._count, self._tokens, self._began = 0.0, 0.0, 0, time.monotonic()
+    def __init__(self, before: Sums) -> None:
+        self._loss, self._places, self._tokens = before.loss, before.places, before.tokens
+        self._began = time.monotonic() - before.took_s
 
-    def add(self, total: float, count: float, tokens: int) -> None:
-        self._total, self._count, self._tokens = (
-            self._total + total,
-            self._count + count,
-            self._tokens + tokens,
-        )
+    def add(self, loss: float, places: float, tokens: int) -> None:
+        self._loss += loss
+        self._places += places
+        self._tokens += tokens
+
+    def sums(self) -> Sums:
+        took_s = time.monotonic() - self._began
+        return Sums(loss=self._loss, places=self._places, tokens=self._tokens, took_s=took_s)
 
     def means(self) -> tuple[float | None, float | None]:
         """Loss a place, and tokens a second."""
-        if not self._count:
+        if not self._places:
             return None, None
-        return self._total / self._count, self._tokens / max(time.monotonic() - self._began, 1e-9)
+        sums = self.sums()
+        return sums.loss / sums.places, sums.tokens / max(sums.took_s, 1e-9)
 
 
 def rate(step: int, steps: int) -> float:

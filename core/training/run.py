@@ -5,6 +5,7 @@ OUT/data/                    the text, unless it lies elsewhere
 OUT/checkpoint.safetensors   the state, replaced as it goes on
 OUT/curve.json               what was measured
 OUT/bf16/, OUT/int8/         the drafter
+OUT/.lock                    held while the run is going on
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from specmon.core.drafters.registry import refuse_drafter
 from specmon.core.errors import UsageError
 from specmon.core.models.source import open_model
 from specmon.core.models.tensors import TensorFile
+from specmon.core.training.alone import alone_in
 from specmon.core.training.atomic import write_whole
 from specmon.core.training.block import BlockLearner
+from specmon.core.training.checkpoint import steps_done
 from specmon.core.training.config import (
     RUN,
     TEXT,
@@ -37,7 +40,7 @@ from specmon.core.training.corpus import Corpus
 from specmon.core.training.data import read_text, write_text
 from specmon.core.training.draft import DraftLearner, draft_config
 from specmon.core.training.eagle3 import Eagle3Learner
-from specmon.core.training.export import as_stored, export, folder_bytes
+from specmon.core.training.export import WEIGHTS, as_stored, export, folder_bytes
 from specmon.core.training.forms import Decoder, frozen_decoder
 from specmon.core.training.held_out import Acceptance
 from specmon.core.training.learner import Learner
@@ -66,11 +69,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that was written, its size, and its acceptance on held-out text."""
+    """A folder that was written, its size, and its acceptance on held-out text (None: measured when it was written)."""
 
     folder: Path
     n_bytes: int
-    held_out: Acceptance
+    held_out: Acceptance | None
 
 
 def train(
@@ -78,21 +81,50 @@ def train(
 ) -> tuple[Result, ...]:
     """Train on `devices` to the last step, going on where the run was left, and write what comes out.
 
+    A run that has done all that already is left as it is.
+
     Raises: UsageError for a folder of another run, or settings the target does not fit; SpecmonError for what fails on the
-    way; KeyboardInterrupt where a signal ends it, the training's state being saved.
+    way; KeyboardInterrupt where a signal ends it, the training's state being saved, and where a second one ends it at once,
+    with a sentence on what was saved before.
     """
-    plan = _plan(settings, place)
     check_settings(place.out / RUN, settings, kept=place.checkpoint.name)
+    if _is_finished(settings, place):
+        folders = [place.out / form for form in FORMS]
+        watcher.say(
+            f"The run in {place.out} is finished at step {settings.steps}; its drafter is in {folders[-1]}."
+        )
+        return tuple(Result(folder=folder, n_bytes=folder_bytes(folder), held_out=None) for folder in folders)
+    plan = _plan(settings, place)
     check_settings(place.data / TEXT, settings.text, kept="[0-9]*.safetensors")
     keep_settings(place.data / TEXT, settings.text)
-    keep_settings(place.out / RUN, settings)
-    with ranks_on(devices, partial(_follow, settings, place)) as ranks:
-        training = _prepare(plan, place, ranks, watcher)
-        with stop_on_signals() as stop:
+    with alone_in(place.out):
+        keep_settings(place.out / RUN, settings)
+        with ranks_on(devices, partial(_follow, settings, place)) as ranks:
+            training = _prepare(plan, place, ranks, watcher)
+            _run(training, ranks, watcher)
+            return _finish(training, place)
+
+
+def _run(training: Training, ranks: Ranks, watcher: Watcher) -> None:
+    """Train to the last step.
+
+    Raises: KeyboardInterrupt where a signal ends it; where a second one does, at once, it says what is saved.
+    """
+    with stop_on_signals(watcher.say) as stop:
+        try:
             training.run(stop)
-            if stop.asked:
-                ranks.part()
-        return _finish(training, place)
+        except KeyboardInterrupt as at_once:
+            done, steps = training.saved, training.settings.steps
+            saved = f"{done} of {steps} steps are" if done else "nothing is"
+            raise KeyboardInterrupt(f"Ended at once; {saved} saved.") from at_once
+        if stop.asked:
+            ranks.part()
+
+
+def _is_finished(settings: TrainSettings, place: Place) -> bool:
+    """Whether its last step is done and all that comes out is written. Raises: SpecmonError."""
+    written = all((place.out / form / WEIGHTS).exists() for form in FORMS)
+    return written and place.checkpoint.exists() and steps_done(place.checkpoint) == settings.steps
 
 
 def _follow(settings: TrainSettings, place: Place, ranks: Ranks) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +76,13 @@ def scripts_of(settings: TextSettings, tokenizer: Tokenizer, context_length: int
         ends=tokenizer.eos_ids,
     )
     if settings.prompts:
-        given = [tuple(tokenizer.encode_chat([("user", text)])) for text in read_prompts(settings.prompts)]
+        prompts = read_prompts(settings.prompts)
+        if settings.prompts_sha256 not in ("", sha256_of(prompts)):
+            raise UsageError(
+                f"The prompts in {settings.prompts} are others than when the run was begun.",
+                "Put them back, or begin a run in another --out with another --data.",
+            )
+        given = [tuple(tokenizer.encode_chat([("user", text)])) for text in prompts]
         row_tokens = short if all(2 * len(ids) <= short for ids in given) else long
         longest = max(map(len, given))
         if longest + _LEAST_ANSWER > row_tokens:
@@ -120,10 +127,15 @@ def _plain(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 def read_prompts(path: str) -> list[str]:
     """One prompt a line; in a .jsonl file each line is a JSON string, which may hold line breaks. Raises: UsageError."""
     try:
-        lines = [line for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+        lines = [line for line in Path(path).read_text("utf-8").split("\n") if line.strip()]
         prompts = [json.loads(line) for line in lines] if path.endswith(".jsonl") else lines
     except (OSError, ValueError) as bad:
         raise UsageError(f"The prompts in {path} cannot be read: {bad}.") from bad
     if not prompts or not all(isinstance(prompt, str) and prompt.strip() for prompt in prompts):
         raise UsageError(f"{path} holds no prompts.", "Write one a line; in a .jsonl file JSON strings.")
     return prompts
+
+
+def sha256_of(prompts: list[str]) -> str:
+    """By which prompts are known again, in whatever file they are."""
+    return hashlib.sha256(msgspec.json.encode(prompts)).hexdigest()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
 #: Signals that end a run.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_HEARD = "Finishing this step, then saving; once more ends at once and loses what came since the last save."
 
 
 @dataclass
@@ -25,10 +27,10 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Within it the first signal only asks; a second one ends at once, as it would outside. For the main thread.
+def stop_on_signals(say: Callable[[str], None]) -> Iterator[Stop]:
+    """Within it the first signal only asks, which `say` hears; a second one ends at once, as it would outside.
 
-    What was asked for is passed on at the end, to whoever listened before.
+    For the main thread. What was asked for is passed on at the end, to whoever listened before.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
@@ -40,6 +42,8 @@ def stop_on_signals() -> Iterator[Stop]:
             _restore(before)
             signal.raise_signal(number)
         stop.number = number
+        with suppress(OSError, RuntimeError):  # a terminal that is gone, or is being written to
+            say(_HEARD)
 
     before = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in before.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,62 @@ def test_draft_model_is_trained_resumed_and_told(cli: Cli, tiny: TinyModels, tmp
     assert "simulated τ" in told
     assert f"bench draft-len --target {tiny.target()} --draft {out / 'int8'}" in err
     assert json.loads((out / "run.json").read_text())["steps"] == 2
-    assert cli("train", "draft", "--out", str(out), "--resume", "--devices", "cpu").code == 0
+
+
+def test_finished_run_says_so_and_writes_nothing(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    out, data = tmp_path / "run", tmp_path / "text"
+    base = ("train", "draft", "--out", str(out), "--devices", "cpu")
+    small = ("--target", str(tiny.target()), "--data", str(data), "--hidden", "64", "--layers", "1", *SMALL)
+    assert cli(*base, *small, "--steps", "2").code == 0
+    shutil.rmtree(data)
+
+    code, told, err = cli(*base, "--resume")
+
+    assert code == 0
+    assert f"The run in {out} is finished at step 2; its drafter is in {out / 'int8'}." in err
+    assert f"{out / 'int8'}  " in told
+    assert not data.exists()
+    assert not (out / "data").exists()
+
+
+def test_resumed_run_finds_its_text(
+    cli: Cli, tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, base = tmp_path / "run", ("train", "draft", "--devices", "cpu", "--out")
+    monkeypatch.chdir(tmp_path)
+    small = ("--target", str(tiny.target()), "--data", "text", "--hidden", "64", "--layers", "1", *SMALL)
+    assert cli(*base, str(out), *small, "--steps", "2").code == 0
+    shutil.rmtree(out / "int8")
+    monkeypatch.chdir("/")
+
+    code, _, err = cli(*base, str(out), "--resume")
+
+    assert code == 0, err
+    assert "the target writes text" not in err
+    assert (out / "int8").exists()
+    assert not (out / "data").exists()
+
+
+def test_resume_refuses_options_that_contradict_the_run(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    out, (target, other) = tmp_path / "run", (str(tiny.target()), "nowhere.gguf")
+    base = ("train", "draft", "--out", str(out), "--devices", "cpu")
+    assert cli(*base, "--target", target, "--steps", "2", "--hidden", "64", "--layers", "1", *SMALL).code == 0
+    before = (out / "run.json").read_bytes()
+
+    for args, difference in (
+        (("--steps", "3"), "steps 2, not 3"),
+        (("--steps", "2", "--layers", "4"), "layers 1, not 4"),
+        (("--target", other), f"target '{target}', not '{other}'"),
+        (("--text-seed", "1"), "seed 0, not 1"),
+        (("--prompts", __file__), f"prompts of the target's own, not {__file__} of SHA-256 "),
+    ):
+        code, _, err = cli(*base, "--resume", *args)
+        assert code == 2
+        assert f"{out} belongs to a run with other settings ({difference}" in err
+        assert (f"begin another run with --from {out}/int8." in err) == difference.startswith("steps")
+
+    assert (out / "run.json").read_bytes() == before
+    assert cli(*base, "--resume", "--steps", "2", "--layers", "1").code == 0
 
 
 def test_runs_of_other_seeds_share_text_of_one(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
@@ -48,6 +104,23 @@ def test_runs_of_other_seeds_share_text_of_one(cli: Cli, tiny: TinyModels, tmp_p
 
     assert code == 2
     assert "(seed 0, not 1)" in err
+
+
+def test_text_is_known_by_what_its_prompts_say(cli: Cli, tiny: TinyModels, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "text"), "--target", str(tiny.target()), "--steps", "1")
+    small = ("train", "draft", *data, "--hidden", "64", "--layers", "1", *SMALL)
+    prompts, moved = tmp_path / "prompts.txt", tmp_path / "moved.txt"
+    prompts.write_text("the cat\n")
+    assert cli(*small, "--out", str(tmp_path / "one"), "--prompts", str(prompts)).code == 0
+    prompts.rename(moved)
+    assert cli(*small, "--out", str(tmp_path / "two"), "--prompts", str(moved)).code == 0
+    prompts.write_text("the mat\n")
+
+    code, _, err = cli(*small, "--out", str(tmp_path / "three"), "--prompts", str(prompts))
+
+    assert code == 2
+    assert f"{tmp_path / 'text'} belongs to a run with other settings (prompts {moved} of SHA-256 " in err
+    assert f"…, not {prompts} of SHA-256 " in err
 
 
 @pytest.mark.parametrize(
@@ -120,13 +193,25 @@ def test_block_drafter_is_trained_and_decodes(cli: Cli, tiny: TinyModels, tmp_pa
     assert chain["draft"] == tree["draft"] == "int8"
 
 
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        (KeyboardInterrupt(), "Stopped."),
+        (KeyboardInterrupt("Ended at once; nothing is saved."), "Ended at once; nothing is saved."),
+    ],
+)
 def test_interrupted_run_says_how_to_go_on(
-    cli: Cli, tiny: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli,
+    tiny: TinyModels,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: KeyboardInterrupt,
+    sentence: str,
 ) -> None:
     from specmon.core.training import run
 
     def interrupted(*args: object) -> None:
-        raise KeyboardInterrupt
+        raise ended
 
     monkeypatch.setattr(run, "train", interrupted)
     out = tmp_path / "a run"
@@ -134,4 +219,4 @@ def test_interrupted_run_says_how_to_go_on(
     code, _, err = cli("train", "draft", "--target", str(tiny.target()), "--out", str(out), *SMALL)
 
     assert code == 130
-    assert f"Stopped. Go on with: specmon train draft --out '{out}' --resume --devices cpu" in err
+    assert f"{sentence} Go on with: specmon train draft --out '{out}' --resume --devices cpu" in err

@@ -42,6 +42,7 @@ def test_a_training_ends_on_ctrl_c_with_all_its_processes(
     _, rest = process.communicate(timeout=LONGEST_S)
 
     assert process.returncode == 130, said + rest
+    assert "specmon: Finishing this step, then saving;" in rest
     assert "specmon: Stopped. Go on with: specmon train draft" in rest
     assert (tmp_path / "checkpoint.safetensors").exists()
     wait_until_gone(process.pid)

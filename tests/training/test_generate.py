@@ -16,7 +16,7 @@ from specmon.core.training.corpus import Corpus
 from specmon.core.training.data import read_text, without_loops
 from specmon.core.training.forms import Decoder
 from specmon.core.training.generate import ANSWER, FIRST, GREEDY, QUESTION, READ, WHAT, Rows, RowWriter
-from specmon.core.training.scripts import Script, scripts_of
+from specmon.core.training.scripts import Script, read_prompts, scripts_of, sha256_of
 
 CPU = torch.device("cpu")
 
@@ -91,6 +91,25 @@ def test_prompts_that_cannot_be_used_are_refused(
     settings = TextSettings(target="t", row_tokens=64, prompts=str(prompts))
 
     with pytest.raises(UsageError, match=message):
+        scripts_of(settings, open_model(str(tiny.target()), tiny.root).tokenizer(), 640)
+
+
+@pytest.mark.parametrize(("name", "quote"), [("prompts.txt", ""), ("prompts.jsonl", '"')])
+def test_only_a_newline_ends_a_prompt(tmp_path: Path, name: str, quote: str) -> None:
+    prompts = tmp_path / name
+    prompts.write_bytes(f"{quote}one\u2028two\x85three{quote}\r\n{quote}four{quote}\n".encode())
+
+    assert read_prompts(str(prompts)) == ["one\u2028two\x85three", "four"]
+
+
+def test_prompts_that_changed_since_the_run_was_begun_are_refused(tiny: TinyModels, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("the cat\n")
+    before = sha256_of(read_prompts(str(prompts)))
+    prompts.write_text("the mat\n")
+    settings = TextSettings(target="t", row_tokens=64, prompts=str(prompts), prompts_sha256=before)
+
+    with pytest.raises(UsageError, match=r"prompts\.txt are others than when the run was begun"):
         scripts_of(settings, open_model(str(tiny.target()), tiny.root).tokenizer(), 640)
 
 

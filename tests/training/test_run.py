@@ -31,12 +31,23 @@ from specmon.core.training.run import Place, train
 NewSettings, NewPlace = Callable[..., TrainSettings], Callable[..., Place]
 ONE = ("cpu",)
 
+#: A process with a run in the folder it is given, until its input ends.
+GOES_ON = """
+import sys
+from pathlib import Path
+from specmon.core.training.alone import alone_in
+with alone_in(Path(sys.argv[1])):
+    print("in it", flush=True)
+    sys.stdin.read()
+"""
+
 
 @dataclass
 class Interrupting(Unwatched):
-    """Presses ctrl+c once so many steps of training are done."""
+    """Presses ctrl+c once so many steps of training are done, and `twice` as soon as that is answered."""
 
     after: int
+    twice: bool = False
     lines: list[str] = field(default_factory=list)
     n_done: int | None = None
 
@@ -51,6 +62,8 @@ class Interrupting(Unwatched):
 
     def say(self, line: str) -> None:
         self.lines.append(line)
+        if self.twice and line.startswith("Finishing this step"):
+            signal.raise_signal(signal.SIGINT)
 
 
 def curve(place: Place) -> list[CurvePoint]:
@@ -97,7 +110,31 @@ def test_resumed_run_ends_with_the_same_bits(
     one, other = load_file(whole.checkpoint), load_file(broken.checkpoint)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert [point.step for point in curve(whole)] == [point.step for point in curve(broken)]
+    assert [(p.step, p.loss, p.held_out) for p in curve(whole)] == [
+        (p.step, p.loss, p.held_out) for p in curve(broken)
+    ]
+
+
+def test_ctrl_c_is_answered_at_once(new_settings: NewSettings, new_place: NewPlace) -> None:
+    watcher = Interrupting(after=1)
+
+    with pytest.raises(KeyboardInterrupt) as ended:
+        train(new_settings(), new_place(), ONE, watcher)
+
+    assert watcher.lines[-1].startswith("Finishing this step, then saving; once more ends at once")
+    assert not str(ended.value)
+
+
+def test_second_ctrl_c_says_what_was_saved(new_settings: NewSettings, new_place: NewPlace) -> None:
+    settings, place = new_settings(steps=50), new_place()
+
+    with pytest.raises(KeyboardInterrupt, match="Ended at once; nothing is saved"):
+        train(settings, place, ONE, Interrupting(after=1, twice=True))
+    assert not place.checkpoint.exists()
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, place, ONE, Interrupting(after=1))
+    with pytest.raises(KeyboardInterrupt, match="Ended at once; 2 of 50 steps are saved"):
+        train(settings, place, ONE, Interrupting(after=4, twice=True))
 
 
 def test_two_processes_learn_what_one_does(new_settings: NewSettings, new_place: NewPlace) -> None:
@@ -138,7 +175,7 @@ def test_full_disk_leaves_the_last_checkpoint(
         train(new_settings(), place, ONE, Unwatched())
 
     assert place.checkpoint.read_bytes() == before
-    assert {path.name for path in place.out.iterdir()} == {"run.json", "checkpoint.safetensors"}
+    assert {path.name for path in place.out.iterdir()} == {"run.json", ".lock", "checkpoint.safetensors"}
 
 
 def test_loss_that_is_no_number_stops_before_it_does_harm(
@@ -177,6 +214,22 @@ def test_folder_of_another_run_is_refused(new_settings: NewSettings, new_place: 
         train(new_settings(steps=2), place, ONE, Unwatched())
 
 
+def test_second_run_in_a_folder_is_refused_while_the_first_lives(
+    new_settings: NewSettings, new_place: NewPlace
+) -> None:
+    settings, place = new_settings(steps=1), new_place()
+    first = [sys.executable, "-c", GOES_ON, str(place.out)]
+    with subprocess.Popen(first, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(UsageError, match=rf"Another run is going on in {place.out}\."):
+            train(settings, place, ONE, Unwatched())
+        assert not (place.out / "run.json").exists()
+        process.kill()
+
+    train(settings, place, ONE, Unwatched())
+
+
 def test_wrong_data_folder_begins_no_run(new_settings: NewSettings, new_place: NewPlace) -> None:
     written = new_place("written")
     train(new_settings(steps=1), written, ONE, Unwatched())
@@ -197,7 +250,7 @@ def test_text_of_which_nothing_says_who_wrote_it_is_refused(
     (place.data / "text.json").unlink()
 
     with pytest.raises(UsageError, match=r"holds 0000\d\.safetensors but no text\.json"):
-        train(new_settings(steps=1), place, ONE, Unwatched())
+        train(new_settings(steps=1), new_place("other", place.data), ONE, Unwatched())
 
 
 def test_what_a_killed_run_left_half_written_is_removed(

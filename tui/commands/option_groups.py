@@ -124,6 +124,7 @@ class TrainOptions:
             accept_weight=train_options.not_negative(self.accept_weight, "--accept-weight"),
             seed=train_options.seed_of(self.seed, "--seed"),
             start=str(self.start or ""),
+            data=str(self.data.absolute()) if self.data else "",
             **own,
         )
 

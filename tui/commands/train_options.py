@@ -79,6 +79,7 @@ Taps = Annotated[
 def text_settings(target: str, row_tokens: int, prompts: Path | None, seed: int) -> TextSettings:
     """Raises: UsageError."""
     from specmon.core.training.config import TextSettings
+    from specmon.core.training.scripts import read_prompts, sha256_of
 
     if not target.strip():
         raise UsageError("--target is empty.")
@@ -86,6 +87,7 @@ def text_settings(target: str, row_tokens: int, prompts: Path | None, seed: int)
         target=target,
         row_tokens=bounded(row_tokens, "--row-tokens", 32),
         prompts=str(prompts) if prompts else "",
+        prompts_sha256=sha256_of(read_prompts(str(prompts))) if prompts else "",
         seed=seed_of(seed, "--text-seed"),
     )
 
