@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from specmon.core import paths
 from specmon.core.models.build import build_transformer
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import Passes, ReferencePasses
+from specmon.core.models.passes import Passes
 from specmon.core.models.recipe import Recipe, resolve_recipe
+from specmon.core.models.reference_passes import ReferencePasses
 from specmon.core.models.source import Source, open_model
 from specmon.core.models.tokenizer import Tokenizer
 from specmon.core.models.transformer import Transformer

@@ -13,7 +13,8 @@ from specmon.core.decoders.settle import settle
 from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.hardware import survey
-from specmon.core.models.passes import MAX_ROWS, ReferencePasses
+from specmon.core.models.passes import MAX_ROWS
+from specmon.core.models.reference_passes import ReferencePasses
 
 from .harness import Bench
 

@@ -8,7 +8,7 @@ import pytest
 from tests.tiny_models import TinyModels
 
 from specmon.core.events import Sampling
-from specmon.core.models.passes import ReferencePasses
+from specmon.core.models.reference_passes import ReferencePasses
 
 from .harness import Bench
 

@@ -11,8 +11,9 @@ from tests.tiny_models import TinyModels
 from specmon.core.drafters.base import Proposal
 from specmon.core.events import Sampling
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import Passes, ReferencePasses
+from specmon.core.models.passes import Passes
 from specmon.core.models.pool import LoadedModel
+from specmon.core.models.reference_passes import ReferencePasses
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 
 from .harness import Bench

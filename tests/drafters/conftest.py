@@ -18,8 +18,8 @@ from specmon.core.models.build import Builder, build_transformer
 from specmon.core.models.config import ModelConfig
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import ReferencePasses
 from specmon.core.models.recipe import Recipe
+from specmon.core.models.reference_passes import ReferencePasses
 
 FP32 = Recipe(name="fp32", activation=torch.float32, kv=torch.float32, quantised=False)
 N_SLOTS = 400

@@ -23,9 +23,9 @@ from specmon.core.models.passes import (
     LikelyOut,
     Passes,
     Pick,
-    ReferencePasses,
     RowsOut,
 )
+from specmon.core.models.reference_passes import ReferencePasses
 
 Features = Callable[[Sequence[int], int, int], Tensor]
 Make = Callable[[], ChainDrafter]

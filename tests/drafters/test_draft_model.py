@@ -13,8 +13,9 @@ from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.drafters.line import Line
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
-from specmon.core.models.passes import BranchStart, ReferencePasses
+from specmon.core.models.passes import BranchStart
 from specmon.core.models.placement import Rows, branch_step
+from specmon.core.models.reference_passes import ReferencePasses
 
 from .conftest import FP32, N_SLOTS, cache
 

@@ -15,7 +15,7 @@ from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.draft_model import DraftModelStepper
 from specmon.core.drafters.line import Line
 from specmon.core.drafters.scripted import AccuracyPlan, PatternPlan, Plan, ScriptedDrafter, Step
-from specmon.core.models.passes import ReferencePasses
+from specmon.core.models.reference_passes import ReferencePasses
 
 Features = Callable[[Sequence[int], int, int], Tensor]
 Make = Callable[[], ChainDrafter]

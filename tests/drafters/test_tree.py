@@ -19,7 +19,8 @@ from specmon.core.drafters.tree import TreeDrafter
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import Passes, ReferencePasses
+from specmon.core.models.passes import Passes
+from specmon.core.models.reference_passes import ReferencePasses
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 
 from .conftest import FP32, N_SLOTS, target_embedding

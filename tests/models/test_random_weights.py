@@ -10,9 +10,9 @@ from torch import Tensor
 
 from specmon.core.models.build import build_transformer
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import ReferencePasses
 from specmon.core.models.random_weights import SHAPES, RandomTensors, tensor_shapes
 from specmon.core.models.recipe import resolve_recipe
+from specmon.core.models.reference_passes import ReferencePasses
 from specmon.core.models.transformer import Transformer
 
 VOCABULARY = 4096

@@ -11,9 +11,10 @@ import torch
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import BranchStart, ReferencePasses
+from specmon.core.models.passes import BranchStart
 from specmon.core.models.random_weights import PREFIX, RandomFile
 from specmon.core.models.recipe import Recipe, resolve_recipe
+from specmon.core.models.reference_passes import ReferencePasses
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 from specmon.core.models.transformer import Transformer
 from specmon.kernels.attention.split import TILED_FROM

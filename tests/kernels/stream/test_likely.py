@@ -16,15 +16,9 @@ from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
 from specmon.core.models.likely import LikelyTokens, Picks
-from specmon.core.models.passes import (
-    BranchesOut,
-    BranchStart,
-    LikelyOut,
-    Pick,
-    ReferencePasses,
-    likely_then_branches,
-)
+from specmon.core.models.passes import BranchesOut, BranchStart, LikelyOut, Pick
 from specmon.core.models.recipe import Recipe
+from specmon.core.models.reference_passes import ReferencePasses, likely_then_branches
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 from specmon.kernels.head.reference import pick_reference, top_rows
 from specmon.kernels.stream.launch import gather

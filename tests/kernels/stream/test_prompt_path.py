@@ -12,9 +12,10 @@ from torch import Tensor
 from specmon.core.models.build import build_transformer
 from specmon.core.models.hf_folder import HfFolder
 from specmon.core.models.kv import KvCache
-from specmon.core.models.passes import Passes, ReferencePasses
+from specmon.core.models.passes import Passes
 from specmon.core.models.prefill import SIZES, chunk_plan, size_for
 from specmon.core.models.recipe import Recipe
+from specmon.core.models.reference_passes import ReferencePasses
 from specmon.core.models.streamed import StreamedModel, StreamedPasses
 from specmon.core.models.transformer import Transformer
 
