@@ -20,6 +20,10 @@ from specmon.core.bench.statistics import RESAMPLES
 
 _HEAD = ["", "τ", "τ of all K", "α", "hit rate", "t_d", "t_v", "t_branch", "t_sync", "round", "predicted"]
 _HEAD += ["tok/s", "predicted", "÷ AR", "measured ÷ predicted", LAUNCHES]
+_CHOICE = (
+    "K is the best by τ of all K (acceptance by position, over the rounds of every K) ÷ round, or by τ ÷ round where "
+    "a K has none."
+)
 
 
 def markdown(report: DraftLenReport) -> str:
@@ -108,19 +112,12 @@ def _method(report: DraftLenReport) -> str:
     method = (
         f"{count(report.repeats, 'repeat')}, greedy, up to {report.max_new_tokens} tokens, each prompt prefilled from its "
         "first token, in an order that rotates; a warm-up before is not counted. Tokens are compared with AR's before any "
-        f"time counts. Times are ms, means over all rounds. {_choice(report)} {_prediction(report)} Measured ÷ predicted "
+        f"time counts. Times are ms, means over all rounds. {_CHOICE} {_prediction(report)} Measured ÷ predicted "
         f"is of tok/s. {_ratios(report)}"
     )
     measured = [ceilings(device) for device in report.devices]
     measured.append(f"Ceilings: {report.ceiling_source or NONE}")
     return method + "\n\n" + origin(report.command, report.provenance, measured)
-
-
-def _choice(report: DraftLenReport) -> str:
-    """How the best K was found."""
-    if any(row.chain_tokens_per_round is not None for row in report.sweep.rows):
-        return "K is the best by τ of all K ÷ round: acceptance by position, over the rounds of every K."
-    return "K is the best by τ ÷ round."
 
 
 def _prediction(report: DraftLenReport) -> str:

@@ -93,12 +93,11 @@ class DecodeLane:
         notes = []
         if self.config.decoder == "ssd" and len(self._devices) == 1:
             notes.append("SSD on one device prepares branches before each verification: nothing overlaps.")
-        if self._link and self._link.info.kind == "scripted":
-            label = self._link.info.label
-            notes.append(
-                f"The draft is {label}: it knows the text, acceptance and hits are chosen, not measured."
-            )
         info = self._link.info if self._link else None
+        if info is not None and info.kind == "scripted":
+            notes.append(
+                f"The draft is {info.label}: it knows the text, acceptance and hits are chosen, not measured."
+            )
         if info is not None and info.longest is not None and self.config.draft_len > info.longest:
             notes.append(
                 f"A draft of {info.label} has at most {info.longest} tokens, not {self.config.draft_len}."

@@ -139,9 +139,8 @@ class BlockDrafter:
         )
         self._context: list[int] = []
         self._kept = 0  # positions below this have their keys and values
-        self._unkept = torch.zeros(
-            0, model.fc.in_features
-        )  # features of those from there on, wherever they are
+        # Features of those from there on, wherever they are.
+        self._unkept = torch.zeros(0, model.fc.in_features)
         self._work = Work()
 
     def begin(self, tokens: list[int], features_NF: Tensor | None, first: int) -> None:
@@ -212,7 +211,10 @@ class BlockDrafter:
                 self._model.keep(self._unkept.to(self._device), self._kv, self._kept)
             else:
                 self._drafts.keep(self._unkept, self._kept)
-            self._kept, self._unkept = self._kept + len(self._unkept), self._unkept[:0]
+            self._all_are_kept()
+
+    def _all_are_kept(self) -> None:
+        self._kept, self._unkept = self._kept + len(self._unkept), self._unkept[:0]
 
     def _fill(self) -> Filled:
         """The likeliest tokens at each position of the block behind the last token."""
@@ -224,7 +226,7 @@ class BlockDrafter:
             index, probs = top_rows(logits_KV, min(max(self._n_nodes, 1), logits_KV.shape[1]))
             return Filled(tokens=self._model.to_target[index].tolist(), probs=probs.tolist())
         filled = self._drafts.draft(token, self._unkept, self._kept)
-        self._kept, self._unkept = self._kept + len(self._unkept), self._unkept[:0]
+        self._all_are_kept()
         return filled
 
     def _proposal(self, tokens_KR: list[list[int]], probs_KR: list[list[float]]) -> Proposal:

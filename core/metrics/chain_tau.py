@@ -13,7 +13,7 @@ def chain_tau(turns: Sequence[TurnMetrics], draft_len: int) -> float | None:
     None where a position was never reached, or a draft was a tree or shorter than asked for.
     """
     rounds = [round_ for turn in turns for round_ in turn.rounds]
-    if any(round_.parents is not None or len(round_.draft) < (round_.requested_k or 0) for round_ in rounds):
+    if any(round_.parents is not None or len(round_.draft) < round_.requested_k for round_ in rounds):
         return None
     reached, accepted = [0] * draft_len, [0] * draft_len
     for turn in turns:

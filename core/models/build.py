@@ -12,7 +12,7 @@ from specmon.core.models.config import ModelConfig
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.tensors import Stored, TensorFile
 from specmon.core.models.transformer import Attention, Layer, Mlp, Transformer
-from specmon.kernels.dequantise.reference import dequantise_gguf, q4_1_is_finite, quantise_rows_int8
+from specmon.kernels.dequantise.reference import dequantise_gguf, q4_1_scales, quantise_rows_int8
 from specmon.kernels.linear import (
     DenseLinear,
     Fp8Linear,
@@ -185,15 +185,15 @@ class Builder:
             raise SpecmonError(
                 f"{self.file.where} stores {name} as {found[0]} rows with {stored.scale.numel()} scales."
             )
-        known = torch.ones(1) if stored.scale is None else stored.scale
-        if not bool(torch.isfinite(known).all()) or (
-            stored.kind == "q4_1" and not q4_1_is_finite(stored.data)
-        ):
-            raise self._not_finite(name)
+        if stored.scale is not None:
+            self._check_finite(name, stored.scale)
+        if stored.kind == "q4_1":
+            self._check_finite(name, *q4_1_scales(stored.data))
         return stored
 
-    def _not_finite(self, name: str) -> SpecmonError:
-        return SpecmonError(f"{self.file.where} holds values in {name} that are not finite.")
+    def _check_finite(self, name: str, *parts: Tensor) -> None:
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
+            raise SpecmonError(f"{self.file.where} holds values in {name} that are not finite.")
 
     def _float(self, stored: Stored) -> Tensor:
         if stored.kind == "dense":
@@ -203,8 +203,7 @@ class Builder:
             data = stored.data.float() * stored.scale.float().view(-1, 1)
         else:
             data = self._dequantise(stored)
-        if not bool(torch.isfinite(data).all()):
-            raise self._not_finite(stored.name)
+        self._check_finite(stored.name, data)
         return data
 
     def _dequantise(self, stored: Stored) -> Tensor:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 import msgspec
 
 from specmon.core.errors import UsageError
 from specmon.core.models.tokenizer import Tokenizer
 from specmon.core.training.config import LONG_ROWS, TextSettings
+from specmon.core.training.prompts import read_prompts, sha256_of
 
 #: Tokens a question has at least.
 SHORTEST_QUESTION = 4
@@ -122,20 +120,3 @@ def _common(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
 
 def _plain(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.backend.encode(text, add_special_tokens=False).ids)
-
-
-def read_prompts(path: str) -> list[str]:
-    """One prompt a line; in a .jsonl file each line is a JSON string, which may hold line breaks. Raises: UsageError."""
-    try:
-        lines = [line for line in Path(path).read_text("utf-8").split("\n") if line.strip()]
-        prompts = [json.loads(line) for line in lines] if path.endswith(".jsonl") else lines
-    except (OSError, ValueError) as bad:
-        raise UsageError(f"The prompts in {path} cannot be read: {bad}.") from bad
-    if not prompts or not all(isinstance(prompt, str) and prompt.strip() for prompt in prompts):
-        raise UsageError(f"{path} holds no prompts.", "Write one a line; in a .jsonl file JSON strings.")
-    return prompts
-
-
-def sha256_of(prompts: list[str]) -> str:
-    """By which prompts are known again, in whatever file they are."""
-    return hashlib.sha256(msgspec.json.encode(prompts)).hexdigest()

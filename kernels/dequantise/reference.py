@@ -24,13 +24,13 @@ def unpack_q4_1(blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     blocks_NGB = _split_blocks(blocks, Q4_1_BYTES, "Q4_1")
     bytes_NGB = blocks_NGB[..., 4:]
     codes = torch.cat((bytes_NGB & 15, bytes_NGB >> 4), dim=-1)
-    return codes.flatten(1).to(torch.int32), _half(blocks_NGB, 0), _half(blocks_NGB, 2)
+    return codes.flatten(1).to(torch.int32), *q4_1_scales(blocks)
 
 
-def q4_1_is_finite(blocks: Tensor) -> bool:
-    """Whether all numbers of Q4_1 rows are. Shapes and errors: as `unpack_q4_1`."""
+def q4_1_scales(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Scales and minima of Q4_1 rows, [N, K/32] fp32 each. Shapes and errors: as `unpack_q4_1`."""
     blocks_NGB = _split_blocks(blocks, Q4_1_BYTES, "Q4_1")
-    return all(bool(torch.isfinite(_half(blocks_NGB, at)).all()) for at in (0, 2))
+    return _half(blocks_NGB, 0), _half(blocks_NGB, 2)
 
 
 def dequantise_q4_1(blocks: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.gpus import needs_gpu
 from tests.tiny_models import TinyModels
 
 from specmon.core.drafters.base import Outcome, Proposal
@@ -129,7 +130,7 @@ def test_features_that_do_not_fit_are_refused(model: BlockModel) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
 def test_replayed_blocks_are_queued_ones(model: BlockModel) -> None:
     replayed, queued = cache(model), cache(model)
     drafts = StreamedBlock(model, replayed, 15), StreamedBlock(model, queued, 15, graphs=False)

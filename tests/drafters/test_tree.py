@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from tests.gpus import needs_gpu
 from tests.tiny_models import HIDDEN, TinyModels
 from torch import Tensor
 
@@ -216,7 +217,7 @@ def test_a_tree_that_cannot_be_is_refused(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(DEVICE.type == "cpu", reason="needs a CUDA device")
+@needs_gpu
 def test_a_tree_is_one_launch_once_it_is_captured_and_what_is_queued(
     kind: Kind, features_of: Features
 ) -> None:

@@ -232,8 +232,7 @@ def test_q4_needs_q4_weights(load: Load, folder: Path) -> None:
 
 
 def test_gguf_whose_scales_are_not_finite_is_refused(tiny: TinyModels, load: Load, tmp_path: Path) -> None:
-    file = GgufFile(tiny.gguf(kind="Q4_1"))
-    [block] = [file.read(name).data for name in ("model.layers.1.mlp.down_proj.weight",)]
+    block = GgufFile(tiny.gguf(kind="Q4_1")).read("model.layers.1.mlp.down_proj.weight").data
     whole, found = tiny.gguf(kind="Q4_1").read_bytes(), bytes(block.flatten()[:20].tolist())
     path = tmp_path / "spoiled.gguf"
     path.write_bytes(whole.replace(found, b"\x00\x7e" + found[2:]))  # half precision's NaN

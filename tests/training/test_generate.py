@@ -16,7 +16,8 @@ from specmon.core.training.corpus import Corpus
 from specmon.core.training.data import read_text, without_loops
 from specmon.core.training.forms import Decoder
 from specmon.core.training.generate import ANSWER, FIRST, GREEDY, QUESTION, READ, WHAT, Rows, RowWriter
-from specmon.core.training.scripts import Script, read_prompts, scripts_of, sha256_of
+from specmon.core.training.prompts import read_prompts, sha256_of
+from specmon.core.training.scripts import Script, scripts_of
 
 CPU = torch.device("cpu")
 

@@ -79,7 +79,7 @@ Taps = Annotated[
 def text_settings(target: str, row_tokens: int, prompts: Path | None, seed: int) -> TextSettings:
     """Raises: UsageError."""
     from specmon.core.training.config import TextSettings
-    from specmon.core.training.scripts import read_prompts, sha256_of
+    from specmon.core.training.prompts import read_prompts, sha256_of
 
     if not target.strip():
         raise UsageError("--target is empty.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.gpus import needs_gpu
 from torch import Tensor
 
 from specmon.core.models.build import build_transformer
@@ -91,7 +92,7 @@ def test_a_node_is_fed_as_at_the_end_of_its_own_chain(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(DEVICE == "cpu:0", reason="needs a CUDA device")
+@needs_gpu
 @pytest.mark.parametrize("recipe", ["bf16", "fp8"])
 @pytest.mark.parametrize("shape", ["smollm2-135m", "qwen2.5-0.5b", "qwen3-0.6b"])
 @pytest.mark.parametrize(
