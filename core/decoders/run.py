@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from msgspec.structs import replace
 
 from specmon.core.decoders.choose import Chooser
@@ -12,7 +13,7 @@ from specmon.core.decoders.sheet import Sheet
 from specmon.core.decoders.target import Target, Verified
 from specmon.core.decoders.text_out import TextOut
 from specmon.core.device_clock import DeviceClock
-from specmon.core.drafters.base import Outcome, Proposal
+from specmon.core.drafters.base import Outcome, Proposal, both
 from specmon.core.events import Event, StopReason, TurnEnd, Vocabulary
 
 _TOKEN_BYTES = 8
@@ -161,10 +162,10 @@ class Run:
         nodes = proposal.accepted(verified.choices)
         rows = [0, *(node + 1 for node in nodes)]
         accepted = [proposal.tokens[node] for node in nodes]
-        emitted, text = self._emit([*accepted, verified.choices[rows[-1]]])
-        self._fill(sheet, verified, nodes, emitted, text)
+        emitted = self._emit(sheet, [*accepted, verified.choices[rows[-1]]])
+        self._fill(sheet, verified, nodes)
         rows = rows[: len(emitted)]
-        self.target.keep([self._pending, *accepted][: len(emitted)], rows)
+        moved = self.target.keep([self._pending, *accepted][: len(emitted)], rows)
         self._pending, self._n_rounds = emitted[-1], self._n_rounds + 1
         sheet.t1 = self._now = self.clock() if settled is None else settled
         sheet.kv_len = len(self.target.held)
@@ -173,9 +174,10 @@ class Run:
         for device in range(self.target.model.n_devices):
             sheet.span(device, "verify", began, ended)
         sheet.span(0, "accept", t1 if settled is None else ended, sheet.t1)
-        features = verified.rows.features_RF
+        features, copies = verified.rows.features_RF, 0
         if features is not None:
-            features = features[: len(emitted)] if proposal.parents is None else features[rows]
+            features, copies = torch.stack([features[row] for row in rows]), 1
+        sheet.target_launches = both(verified.launches, both(moved, copies))
         sheet.draft_handoff_bytes = _TOKEN_BYTES * len(emitted) + (
             features.nbytes if features is not None else 0
         )
@@ -184,6 +186,8 @@ class Run:
 
     def close(self, sheet: Sheet) -> Iterator[Event]:
         """The finished round as events, the text of new token ids before it."""
+        if not self.text.may_stop:
+            sheet.text = tuple(map(self.text.push, sheet.emitted))
         ids = [*sheet.proposal.tokens, *sheet.emitted]
         for branch in sheet.prepared:
             ids += [branch.bonus, *(branch.proposal.tokens if branch.proposal else ())]
@@ -205,39 +209,35 @@ class Run:
             text=self.text.finish(),
         )
 
-    def _fill(
-        self,
-        sheet: Sheet,
-        verified: Verified,
-        nodes: Sequence[int],
-        emitted: list[int],
-        text: list[str],
-    ) -> None:
+    def _fill(self, sheet: Sheet, verified: Verified, nodes: Sequence[int]) -> None:
         sheet.accepted_len = len(nodes)
         if sheet.proposal.parents is not None:
             sheet.accepted_path = tuple(nodes)
-        sheet.emitted, sheet.text = tuple(emitted), tuple(text)
         last_row = nodes[-1] + 1 if nodes else 0
-        sheet.bonus = verified.choices[last_row] if len(emitted) > len(nodes) else None
+        sheet.bonus = verified.choices[last_row] if len(sheet.emitted) > len(nodes) else None
         sheet.margin = verified.rows.margin(last_row)
         sheet.target_weight_bytes = self.target.model.weight_bytes_by_device
         positions = len(self.target.held) + len(verified.choices)
-        sheet.target_launches = verified.launches
         sheet.target_kv_bytes = positions * self.target.kv.bytes_per_token
 
-    def _emit(self, candidates: list[int]) -> tuple[list[int], list[str]]:
-        """Of the tokens that stand, those up to the first stop."""
+    def _emit(self, sheet: Sheet, candidates: list[int]) -> tuple[int, ...]:
+        """Of the tokens that stand, those up to the first stop.
+
+        Their text is known now where it may stop generation; else it can wait until the round is told.
+        """
         emitted: list[int] = []
         text: list[str] = []
         for token in candidates:
             emitted.append(token)
-            text.append(self.text.push(token))
+            if self.text.may_stop:
+                text.append(self.text.push(token))
             self.n_tokens += 1
             self._stop_after(token)
             if self.stop_reason is not None:
                 break
         self._stop_when_full(len(emitted))
-        return emitted, text
+        sheet.emitted, sheet.text = tuple(emitted), tuple(text)
+        return sheet.emitted
 
     def _stop_when_full(self, emitted: int) -> None:
         """The text, its pending token included, may not outgrow the context."""

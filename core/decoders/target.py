@@ -153,11 +153,17 @@ class Target:
         self.begin(tokens, chooser, taps)
         return self.end(chooser)
 
-    def keep(self, tokens: Sequence[int], rows: Sequence[int]) -> None:
-        """Of the rows just verified, `rows` stay, which held `tokens`: they close up, and the cursor moves past them."""
+    def keep(self, tokens: Sequence[int], rows: Sequence[int]) -> int | None:
+        """Of the rows just verified, `rows` stay, which held `tokens`: they close up, and the cursor moves past them.
+
+        Returns: the host's launches, None where they are not counted.
+        """
+        start = len(self.held)
+        launches: int | None = 0
         if list(rows) != list(range(len(rows))):
-            self._passes.move([len(self.held) + row for row in rows[1:]], len(self.held) + 1)
+            launches = self._passes.move([start + row for row in rows[1:]], start + 1)
         self.held += tokens
+        return launches
 
     def time_steps(self, steps: int, clock: Callable[[], int]) -> list[int]:
         """Time `steps` AR steps at the cursor (ns each) without keeping them."""

@@ -18,6 +18,11 @@ class TextOut:
         self._known: set[int] = set()
         self.stopped = False
 
+    @property
+    def may_stop(self) -> bool:
+        """Whether there is a stop string to look for."""
+        return bool(self._stops)
+
     def push(self, token_id: int) -> str:
         """The text that token releases. Sets `stopped` when it completes a stop string, which is cut off."""
         self._held += self._stream.push(token_id)

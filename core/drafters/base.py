@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
-import torch
 from msgspec.structs import replace
 from torch import Tensor
 
 from specmon.core.events import ClockSync, Log, MissReason
 from specmon.core.metrics.acceptance import node_depths
-from specmon.kernels.accept.reference import accept_path, agreeing
+from specmon.kernels.accept.reference import agreeing, agreeing_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +64,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
         """The nodes that `choices` accept, from the first down; they are for the confirmed text, then for each node."""
         if self.parents is None:
             return range(agreeing(self.tokens, choices))
-        parents, tokens = torch.tensor(self.parents), torch.tensor(self.tokens)
-        return [int(node) for node in accept_path(parents, tokens, torch.tensor(choices))]
+        return agreeing_path(self.parents, self.tokens, choices)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

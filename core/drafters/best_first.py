@@ -9,12 +9,12 @@ Source: Ringel et al. 2026, "DDTree".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranked:
+class Ranked(NamedTuple):
     """The token of `rank` (0 the likeliest) at position `depth` (0 the first) after `parent` (−1: the confirmed text)."""
 
     parent: int
@@ -30,25 +30,23 @@ def best_first(probs_KR: Sequence[Sequence[float]], n_nodes: int) -> list[Ranked
     """
     found: list[Ranked] = []
     heap: list[tuple[float, int, Ranked]] = []
-    pushed = 0
 
-    def push(parent: int, depth: int, rank: int) -> None:
-        nonlocal pushed
+    def push(above: float, parent: int, depth: int, rank: int) -> None:
         if depth < len(probs_KR) and rank < len(probs_KR[depth]):
-            chance = (found[parent].chance if parent >= 0 else 1.0) * probs_KR[depth][rank]
-            heappush(heap, (-chance, pushed, Ranked(parent=parent, depth=depth, rank=rank, chance=chance)))
-            pushed += 1
+            chance = above * probs_KR[depth][rank]
+            heappush(heap, (-chance, next(serial), Ranked(parent, depth, rank, chance)))
 
-    push(-1, 0, 0)
+    serial = count()
+    push(1.0, -1, 0, 0)
     while heap and len(found) < n_nodes:
         *_, node = heappop(heap)
         found.append(node)
-        push(len(found) - 1, node.depth + 1, 0)
-        push(node.parent, node.depth, node.rank + 1)
+        push(node.chance, len(found) - 1, node.depth + 1, 0)
+        push(found[node.parent].chance if node.parent >= 0 else 1.0, node.parent, node.depth, node.rank + 1)
     return _by_level(found)
 
 
 def _by_level(found: list[Ranked]) -> list[Ranked]:
     order = sorted(range(len(found)), key=lambda i: found[i].depth)
     place = {i: at for at, i in enumerate(order)} | {-1: -1}
-    return [replace(found[i], parent=place[found[i].parent]) for i in order]
+    return [Ranked(place[found[i].parent], *found[i][1:]) for i in order]

@@ -66,6 +66,7 @@ class StreamedBlock:
         self._token_near = torch.zeros(1, dtype=torch.int64, device=device)
         self._rows = torch.arange(ROWS, device=device)
         self._address = torch.zeros(1, dtype=torch.int64, pin_memory=pinned)
+        self._token_here, self._address_here = self._token.numpy(), self._address.numpy()
         self._features = torch.zeros(ROWS, model.fc.in_features, dtype=model.fc.dtype, device=device)
         self._cursors = Cursors(device)
         self._ends = torch.zeros(ROWS, dtype=torch.int32, device=device)
@@ -98,7 +99,7 @@ class StreamedBlock:
                 f"up to {ROWS} positions need features [N, {self._features.shape[1]}], not {list(features_NF.shape)}"
             )
         near = features_NF.to(self._device, torch.float32).contiguous()  # alive until the result is there
-        self._address[0], self._token[0] = near.data_ptr(), token
+        self._address_here[0], self._token_here[0] = near.data_ptr(), token
         self._cursors.start_at(start)
         shape = _Draft(n_kept, merge_for(start + n_kept + self._model.n_rows))
         launches = self._replays.run(shape, partial(self._enqueue, shape))

@@ -121,6 +121,7 @@ class StreamedEagle3:
         self._tokens = torch.zeros(ROWS, dtype=torch.int64, pin_memory=pinned)
         self._tokens_here = self._tokens.numpy()
         self._address = torch.zeros(1, dtype=torch.int64, pin_memory=pinned)
+        self._address_here = self._address.numpy()
         self._features = torch.zeros(ROWS, head.fc.in_features, dtype=head.fc.dtype, device=device)
         self._residual = torch.zeros(REACH, width, device=device)
         self._cursors = Cursors(device)
@@ -276,7 +277,7 @@ class StreamedEagle3:
                 f"{n_rows} tokens need features [{n_rows}, {self._features.shape[1]}], not {list(features_RF.shape)}"
             )
         near = features_RF.to(self._device, torch.float32).contiguous()
-        self._address[0] = near.data_ptr()
+        self._address_here[0] = near.data_ptr()
         return near
 
     def _start_likely(

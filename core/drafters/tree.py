@@ -122,7 +122,7 @@ def _proposal(levels: list[Level], n_nodes: int, features: Literal["real"] | Non
     probs = [prob for level in levels for prob in level.probs]
     chances = [chance for level in levels for chance in level.chances]
     parents = _parents(levels)
-    best = sorted(sorted(range(len(tokens)), key=lambda i: -chances[i])[:n_nodes])
+    best = sorted(sorted(range(len(tokens)), key=chances.__getitem__, reverse=True)[:n_nodes])
     place = {i: at for at, i in enumerate(best)} | {-1: -1}
     return Proposal(
         tokens=tuple(tokens[i] for i in best),

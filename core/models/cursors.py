@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 import torch
@@ -106,12 +107,10 @@ class TreeTable:
 
         `paths`: of each row the rows from the first down to itself.
         """
-        here, n_rows = self._start_here, len(paths)
-        here[0, :n_rows] = start
-        here[1, :n_rows] = [start + len(path) - 1 for path in paths]
-        here[2, :n_rows] = range(start, start + n_rows)
-        for row, path in enumerate(paths):
-            here[3 : 3 + len(path), row] = np.add(path, start)
+        n_rows = len(paths)
+        rows = [[0] * n_rows, [len(path) - 1 for path in paths], range(n_rows)]
+        rows += zip_longest(*paths, fillvalue=0)
+        np.add(rows, start, out=self._start_here[: len(rows), :n_rows])
 
     def begin(self) -> Branched:
         """Queue the table. Returns: where the rows stand."""

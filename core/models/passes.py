@@ -29,7 +29,8 @@ class RowsOut:
     """What rows of decode give: each row's best token, and what acceptance and drafting need.
 
     `margins`: largest minus second-largest logit a row, `probs`: the best token's probability, where the backend
-    computes them on its way. `logits_RV` is there where it was asked for, or costs nothing, until the next pass.
+    computes them on its way. `logits_RV` is there where it was asked for, or costs nothing; it and `features_RF` stay until
+    the next pass.
     `launches`: kernels, copies and graphs that the host launched, where they are counted. `ran`: when the device began and
     ended by its own clock (ns), where it stamps its passes.
     """

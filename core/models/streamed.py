@@ -226,14 +226,12 @@ class StreamedPasses:
         (shape, launches), self._begun = self._begun, None
         self._replays.wait()
         n_rows, logits, won, taps = shape.n_rows, shape.logits, self._won.won, self._taps.of(shape.taps)
-        if launches is not None and taps is not None:
-            launches += 1  # the features' copy
         return RowsOut.of(
             won,
             n_rows,
             launches,
             logits_RV=self._logits[:n_rows] if logits and self._logits is not None else None,
-            features_RF=taps.features[:n_rows].clone() if taps is not None else None,
+            features_RF=taps.features[:n_rows] if taps is not None else None,
         )
 
     def chain(self, tokens: Sequence[int], start: int, steps: int, *, logits: bool) -> ChainOut:

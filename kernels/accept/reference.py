@@ -16,6 +16,22 @@ def agreeing(drafted: Sequence[int], chosen: Sequence[int]) -> int:
     return next((i for i, (d, c) in enumerate(zip(drafted, chosen, strict=False)) if d != c), len(drafted))
 
 
+def agreeing_path(parents: Sequence[int], drafted: Sequence[int], chosen: Sequence[int]) -> list[int]:
+    """The nodes of a tree, from the root down, whose tokens are what the target chose before each.
+
+    `parents`: −1 for children of the root, each before its children, siblings with different tokens; `chosen`: the target's
+    token after the root, then after each node.
+    Source: Miao et al. 2023 (SpecInfer), algorithm 2, VerifyGreedy.
+    """
+    path: list[int] = []
+    last = -1
+    for node, parent in enumerate(parents):
+        if parent == last and drafted[node] == chosen[last + 1]:
+            path.append(node)
+            last = node
+    return path
+
+
 def accept_length(draft_K: Tensor, target_K1: Tensor) -> int:
     """Count leading draft tokens the target agrees with (greedy).
 
@@ -32,7 +48,7 @@ def accept_length(draft_K: Tensor, target_K1: Tensor) -> int:
 
 
 def accept_path(parents_N: Tensor, tokens_N: Tensor, target_N1: Tensor) -> Tensor:
-    """The deepest path of a drafted tree on which every token is the target's choice after its parent (greedy).
+    """The path of a drafted tree on which every token is the target's choice after its parent (greedy).
 
     Siblings differ in their tokens, so there is one such path.
     Shapes: parents_N [N] int, −1 for children of the root, each before its children; tokens_N [N] int64; target_N1 [N+1]
@@ -49,10 +65,5 @@ def accept_path(parents_N: Tensor, tokens_N: Tensor, target_N1: Tensor) -> Tenso
         )
     if bool(((parents_N < -1) | (parents_N >= torch.arange(n, device=parents_N.device))).any()):
         raise ValueError(f"parents must come before their children, not {parents_N.tolist()}")
-    agrees = (tokens_N == target_N1[parents_N.long() + 1]).tolist()
-    paths: list[list[int]] = []
-    for node, parent in enumerate(parents_N.tolist()):
-        above = paths[parent] if parent >= 0 else []
-        reached = len(above) > 0 or parent < 0
-        paths.append([*above, node] if agrees[node] and reached else [])
-    return torch.tensor(max(paths, key=len, default=[]), dtype=torch.int64)
+    path = agreeing_path(parents_N.tolist(), tokens_N.tolist(), target_N1.tolist())
+    return torch.tensor(path, dtype=torch.int64)

@@ -9,14 +9,13 @@ Shapes: R nodes of the level before, the root alone before the first; C likely t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
-class Level:
+class Level(NamedTuple):
     """A level's nodes, the greatest chance first. `parents`: of each its row in the level before.
 
     `probs`: of each token after its parent; `chances`: of its whole path.

@@ -305,6 +305,22 @@ def test_host_launches_one_graph_for_a_heads_draft(tiny: TinyModels, bench: Benc
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(("draft", "least"), [("draft", 2), ("eagle3", 3)])
+def test_host_launches_one_more_where_a_trees_path_closes_up(
+    tiny: TinyModels, bench: Bench, draft: str, least: int
+) -> None:
+    """A graph for the tree, one for verification and, for a head, the copy of its features."""
+    drafter = str({"draft": tiny.draft, "eagle3": tiny.eagle3}[draft]())
+    config = {"recipe": "bf16", "devices": "cuda:0", "draft": drafter, "draft_len": 3, "draft_nodes": 9}
+    found = bench.lane(tiny.target(), "sd", **config).decode(max_new_tokens=96)
+
+    assert found.tokens == bench.lane(tiny.target(), **config).decode(max_new_tokens=96).tokens
+    moved = [r.accepted_path != tuple(range(r.accepted_len)) for r in found.rounds]
+    assert any(moved)
+    assert [r.host_launches for r in found.rounds] == [least + by for by in moved]
+
+
+@pytest.mark.gpu
 @pytest.mark.embedded
 @pytest.mark.parametrize("recipe", ["bf16", "fp8", "fp8-bf16-head"])
 def test_shipped_head_changes_no_token_on_the_streaming_kernels(embedded_bench: Bench, recipe: str) -> None:
