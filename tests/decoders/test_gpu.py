@@ -315,9 +315,10 @@ def test_host_launches_one_more_where_a_trees_path_closes_up(
     found = bench.lane(tiny.target(), "sd", **config).decode(max_new_tokens=96)
 
     assert found.tokens == bench.lane(tiny.target(), **config).decode(max_new_tokens=96).tokens
-    moved = [r.accepted_path != tuple(range(r.accepted_len)) for r in found.rounds]
+    whole = found.rounds[:-1]  # the last one is cut off, and its path may be
+    moved = [r.accepted_path != tuple(range(r.accepted_len)) for r in whole]
     assert any(moved)
-    assert [r.host_launches for r in found.rounds] == [least + by for by in moved]
+    assert [r.host_launches for r in whole] == [least + by for by in moved]
 
 
 @pytest.mark.gpu
