@@ -30,7 +30,7 @@ from specmon.core.models.kv import KvCache
 from specmon.core.models.passes import MAX_ROWS
 from specmon.core.models.placement import Block
 from specmon.core.models.pool import Progress
-from specmon.core.models.prefill import SIZES
+from specmon.core.models.prefill import FEATURES_CHUNK, SIZES
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.replays import wait_for
 from specmon.core.models.transformer import Transformer
@@ -41,9 +41,6 @@ from specmon.kernels.rmsnorm.reference import rmsnorm
 
 if TYPE_CHECKING:
     from specmon.core.drafters.streamed_block import StreamedBlock
-
-#: Most positions whose features are fused at once.
-CHUNK = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +93,7 @@ class BlockModel:
 
     def keep(self, features_NF: Tensor, kv: KvCache, start: int) -> None:
         """Keys and values of the confirmed positions from `start` on."""
-        for piece_NF in torch.split(features_NF, CHUNK):
+        for piece_NF in torch.split(features_NF, FEATURES_CHUNK):
             fused_ND = self.fuse(piece_NF)
             rotation = self.body.rope.rows(slice(start, start + len(fused_ND)))
             for i, layer in enumerate(self.body.layers):
@@ -181,7 +178,7 @@ class BlockDrafter:
         """Draft after each number of tokens a round may confirm, so that nothing is compiled or captured in a turn."""
         if self._drafts is None:
             return
-        for size in (size for size in SIZES if size <= min(CHUNK, self._kv.n_slots)):
+        for size in (size for size in SIZES if size <= min(FEATURES_CHUNK, self._kv.n_slots)):
             self._drafts.keep(torch.zeros(size, self._model.fc.in_features), 0)
         most = min(draft_len + 1, MAX_ROWS)
         for n_kept in range(most + 1):

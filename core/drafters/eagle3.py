@@ -31,7 +31,7 @@ from specmon.core.models.passes import (
 )
 from specmon.core.models.placement import Placement, Rows
 from specmon.core.models.pool import Progress
-from specmon.core.models.prefill import SIZES, chunk_plan, size_for
+from specmon.core.models.prefill import FEATURES_CHUNK, SIZES, chunk_plan, size_for
 from specmon.core.models.recipe import Recipe
 from specmon.core.models.replays import wait_for
 from specmon.core.models.transformer import Attention, Mlp
@@ -42,10 +42,6 @@ from specmon.kernels.rope.reference import RopeTable
 
 if TYPE_CHECKING:
     from specmon.core.drafters.streamed_eagle3 import StreamedEagle3
-
-
-#: Most rows of a prompt at once.
-_CHUNK = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +147,7 @@ class Eagle3Stepper:
         features_ND = _as_many(features_ND, tokens)
         device, slot = self.kv.keys(0).device, first - self.lag
         ids = torch.tensor(tokens, device=device)
-        for start, length in chunk_plan(slot, len(tokens), _CHUNK):
+        for start, length in chunk_plan(slot, len(tokens), FEATURES_CHUNK):
             part = slice(start - slot, start - slot + length)
             # Libraries choose, and load, other kernels for other numbers of rows: those of SIZES are warm.
             rows = length if self._drafts is None else size_for(length)
@@ -230,7 +226,7 @@ class Eagle3Stepper:
             self.tree([0] * n_rows, self.lag, self._no_features(n_rows), depth, width)
 
     def _warm_prompts(self) -> None:
-        for size in (size for size in SIZES if size <= _CHUNK):
+        for size in (size for size in SIZES if size <= FEATURES_CHUNK):
             n_rows = min(size, self.kv.n_slots)
             self.take_in([0] * n_rows, self.lag, self._no_features(n_rows))
 

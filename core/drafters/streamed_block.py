@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from specmon.core.drafters.block import CHUNK, BlockModel, Filled
+from specmon.core.drafters.block import BlockModel, Filled
 from specmon.core.models.cursors import Cursors
 from specmon.core.models.kv import KvCache
-from specmon.core.models.prefill import chunk_plan, size_for
+from specmon.core.models.prefill import FEATURES_CHUNK, chunk_plan, size_for
 from specmon.core.models.replays import Replays
 from specmon.core.models.streamed import StreamedModel
 from specmon.kernels.attention.split import Branched, Merge, SplitAttention, merge_for
@@ -82,7 +82,7 @@ class StreamedBlock:
 
     def keep(self, features_NF: Tensor, start: int) -> None:
         """Fuse the features of any number of confirmed positions from `start` on, and wait for nothing."""
-        for at, length in chunk_plan(start, len(features_NF), CHUNK):
+        for at, length in chunk_plan(start, len(features_NF), FEATURES_CHUNK):
             part = features_NF[at - start : at - start + length].to(self._device)
             self._place[0].fill_(at)  # filled in the stream's order: a chunk before may still be running
             self._place[1].fill_(length)

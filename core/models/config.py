@@ -123,12 +123,6 @@ def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
         raise SpecmonError(f"{where} asks for sliding-window attention, which is not supported.")
 
 
-def _ids(value: Any) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    return tuple(int(v) for v in value) if isinstance(value, list) else (int(value),)
-
-
 def _rope_from_hf(raw: dict[str, Any], where: str) -> RopeConfig:
     """Both spellings: `rope_theta` + `rope_scaling`, and transformers 5's `rope_parameters`."""
     parameters = {**table(raw, "rope_parameters", where), **table(raw, "rope_scaling", where)}
@@ -190,8 +184,8 @@ def _read_gguf_fields(fields: dict[str, Any], where: str) -> ModelConfig:
         tied_head=False,  # the file's tensors decide: see gguf_file
         qkv_bias=arch == "qwen2",
         qk_norm=arch == "qwen3",
-        eos_ids=_ids(fields.get("tokenizer.ggml.eos_token_id")),
-        bos_id=fields.get("tokenizer.ggml.bos_token_id"),
+        eos_ids=whole_numbers(fields, "tokenizer.ggml.eos_token_id", where),
+        bos_id=next(iter(whole_numbers(fields, "tokenizer.ggml.bos_token_id", where)), None),
     )
 
 

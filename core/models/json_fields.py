@@ -1,4 +1,4 @@
-"""Fields of a parsed config.json; one that is missing or of another kind is refused by its name.
+"""Fields of a parsed config.json, or of a GGUF's metadata; one that is missing or of another kind is refused by its name.
 
 A field that is null counts as one that is not there. All raise SpecmonError; `where` is the file's path.
 """

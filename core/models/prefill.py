@@ -6,6 +6,9 @@ from bisect import bisect_left
 
 CHUNK = 256
 
+#: Positions of a prompt that a drafter with the target's features takes in at once.
+FEATURES_CHUNK = 2048
+
 #: Rows that a chunk's matmuls have on a GPU, so that one CUDA graph, or one choice of the library, serves many. Large ones
 #: are multiples of 512: at most 511 rows are padding. The largest gives matmuls whole waves of tiles; 2,048 rows leave the
 #: second of two waves a third empty (7B's o and down in tiles of 128 × 256, 132 SMs).

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,18 @@ def test_gguf_of_another_architecture_is_refused(tiny: TinyModels, load: Load, t
     path.write_bytes(tiny.gguf("qwen2").read_bytes().replace(b"qwen2", b"falco"))
 
     assert "an architecture specmon does not know (falco)" in refusal(load, path).message
+
+
+def test_gguf_with_half_an_end_token_is_refused(tiny: TinyModels, load: Load, tmp_path: Path) -> None:
+    name, whole, halves = b"tokenizer.ggml.eos_token_id", struct.pack("<II", 4, 0), struct.pack("<If", 6, 0.5)
+    data = tiny.gguf("qwen2").read_bytes()
+    assert name + whole in data
+    path = tmp_path / "half.gguf"
+    path.write_bytes(data.replace(name + whole, name + halves))
+
+    assert (
+        "has 0.5 as 'tokenizer.ggml.eos_token_id', which is not a whole number" in refusal(load, path).message
+    )
 
 
 def test_gguf_without_a_tensor_is_refused(tiny: TinyModels, load: Load, tmp_path: Path) -> None:
