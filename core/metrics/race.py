@@ -134,11 +134,13 @@ def standings(
     horizon_ns = min((t.decode_ns + prefills[n] for n, t in turns.items() if not _failed(t)), default=0)
     verdicts = race_verdicts(turns, unlike or {})
     letters = {number: "ABCDEFGH"[i % 8] for i, number in enumerate(sorted(ledger.lanes))}
+    labels = lane_labels(turns)
     rows = [
         _standing(
             ledger,
             number,
             letters[number],
+            labels[number],
             metrics,
             verdicts[number],
             horizon_ns,
@@ -185,6 +187,7 @@ def _standing(
     ledger: Ledger,
     number: int,
     letter: str,
+    label: str,
     turn: TurnMetrics,
     verdict: Verdict,
     horizon_ns: int,
@@ -196,7 +199,7 @@ def _standing(
     return Standing(
         lane=number,
         letter=letter,
-        label=decoder_label(turn),
+        label=label,
         turn=turn,
         prefill_ns=prefill_ns,
         clock_ns=prefill_ns + turn.decode_ns,
@@ -212,6 +215,21 @@ def _standing(
         verdict=verdict,
         unlike=unlike,
     )
+
+
+def lane_labels(turns: Mapping[int, TurnMetrics]) -> dict[int, str]:
+    """Each lane's decoder; where drafters differ also its drafter, by kind if that tells them apart: "SD K4 eagle3"."""
+    lanes = {number: turn.lane for number, turn in turns.items()}
+    named = {n: lane for n, lane in lanes.items() if lane.drafter and lane.drafter_kind != "scripted"}
+    drafters = {lane.drafter for lane in named.values()}
+    kinds = {lane.drafter_kind for lane in named.values()}
+    labels = {number: decoder_label(turn) for number, turn in turns.items()}
+    if len(drafters) > 1:
+        by_kind = len(kinds) == len(drafters)
+        for number, lane in named.items():
+            drafter = (lane.drafter_kind or "").replace("_", " ") if by_kind else lane.drafter
+            labels[number] += f" {drafter}"
+    return labels
 
 
 def decoder_label(turn: TurnMetrics, *, fan_out: bool = True) -> str:

@@ -10,22 +10,12 @@ from specmon.core.engine.messages import LaneConfig
 from specmon.core.errors import UsageError
 from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens
 from specmon.tui.commands.bench_figures import parse_figure
-from specmon.tui.commands.bench_lanes import lane_configs, parse_values
 from specmon.tui.commands.bench_progress import eta
+from specmon.tui.commands.lane_words import lane_configs, parse_values
+from specmon.tui.commands.option_groups import LaneOptions
 
 RATIO = "h200x2.ssd.over.sd.bf16"
-SHARED = {
-    "decoder": "ar",
-    "target": "smollm2",
-    "draft": "auto",
-    "draft-len": "4",
-    "draft-nodes": "0",
-    "fan-out": "1",
-    "recipe": "auto",
-    "backend": "auto",
-    "graphs": "on",
-    "devices": "auto",
-}
+SHARED = LaneOptions()
 
 
 def test_long_and_short_forms_say_the_same() -> None:
@@ -44,7 +34,7 @@ def test_long_and_short_forms_say_the_same() -> None:
 
 
 def test_a_lane_is_filled_up_from_the_other_options() -> None:
-    ar, sd = lane_configs(["ar", "sd,recipe=fp32"], {**SHARED, "draft-len": "7", "recipe": "bf16"})
+    ar, sd = lane_configs(["ar", "sd,recipe=fp32"], LaneOptions(draft_len=7, recipe="bf16"))
     assert (ar.decoder, ar.recipe) == ("ar", "bf16")
     assert (sd.draft_len, sd.recipe) == (7, "fp32")
 

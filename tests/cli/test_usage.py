@@ -51,6 +51,16 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "empty target": (("run", *PROMPT, "--target", ""), "--target is empty"),
     "empty devices": (("run", *PROMPT, "--devices", " "), "--devices is empty"),
     "recording into no folder": (("run", *PROMPT, "--record", "no/such/a.session"), "no/such"),
+    "lane and lanes": (
+        ("race", *PROMPT, "--lanes", "ar,sd", "--lane", "ar", "--lane", "sd"),
+        "Use one of them",
+    ),
+    "one lane in words": (("race", *PROMPT, "--lane", "sd:4,draft-nodes=15"), "names 1 lane, but two to 4"),
+    "five lanes in words": (("race", *PROMPT, *["--lane", "ar"] * 5), "names 5 lanes, but two to 4"),
+    "lane with another word": (
+        ("race", *PROMPT, "--lane", "ar", "--lane", "sd,colour=red"),
+        "none of decoder,",
+    ),
     "one lane": (("race", *PROMPT, "--lanes", "ar"), "two to four lanes"),
     "five lanes": (("race", *PROMPT, "--lanes", "ar,ar,ar,ar,ar"), "two to four lanes"),
     "unknown lane": (("race", *PROMPT, "--lanes", "ar,x"), "no decoder 'x'"),

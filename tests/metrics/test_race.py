@@ -188,6 +188,26 @@ def test_label_always_names_a_scripted_drafter(stream, plan, ledger_of):
     assert decoder_label(ledger.lanes[0].turns[0], fan_out=False) == "SSD K4 scripted α=0.78"
 
 
+@pytest.mark.parametrize(
+    ("drafters", "labels"),
+    [
+        ([("draft_model", "a"), ("draft_model", "a")], ["AR", "SD K4", "SD K4"]),
+        ([("draft_model", "a"), ("eagle3", "b")], ["AR", "SD K4 draft model", "SD K4 eagle3"]),
+        ([("eagle3", "a"), ("eagle3", "b")], ["AR", "SD K4 a", "SD K4 b"]),
+        ([("scripted", "scripted α=0.7"), ("eagle3", "b")], ["AR", "SD K4 scripted α=0.7", "SD K4"]),
+    ],
+)
+def test_lanes_of_different_drafters_name_them(race_stream, plan, ledger_of, drafters, labels):
+    events = race_stream([([plan(0)] * 8, AR), ([plan(1)] * 4, SD), ([plan(1)] * 4, SD)])
+    named = [
+        replace(e, drafter_kind=drafters[e.lane - 1][0], drafter=drafters[e.lane - 1][1])
+        if isinstance(e, Lane) and e.lane
+        else e
+        for e in events
+    ]
+    assert [row.label for row in standings(ledger_of(named)).standings] == labels
+
+
 def test_race_without_turns_is_empty(ledger_of):
     race = standings(ledger_of([]))
     assert (race.standings, race.ranking, race.horizon_ns, race.wall_ns) == ([], [], 0, 0)

@@ -15,8 +15,10 @@ from specmon.core.errors import SpecmonError
 from specmon.tui.commands import bench_files, options
 from specmon.tui.commands.bench_choices import chosen_prompts, parse_draft_lens
 from specmon.tui.commands.bench_figures import check_figure, parse_figure
-from specmon.tui.commands.bench_lanes import Lanes, lane_checks, lane_configs, settle_lanes
+from specmon.tui.commands.bench_lanes import lane_checks, settle_lanes
+from specmon.tui.commands.lane_words import Lanes, lane_configs
 from specmon.tui.commands.numbers import bounded
+from specmon.tui.commands.option_groups import LaneOptions, grouped
 from specmon.tui.commands.output import say
 from specmon.tui.commands.prepare import prepare
 from specmon.tui.ending import interrupted_later
@@ -87,18 +89,12 @@ class Found:
     whole: bool = False
 
 
+@grouped
 def paired(
     ctx: typer.Context,
     lane: Lanes = None,
-    target: options.Target = "smollm2",
-    draft: options.Draft = "auto",
-    draft_len: options.DraftLen = 4,
-    draft_nodes: options.DraftNodes = 0,
-    fan_out: options.FanOut = "1",
-    recipe: options.Recipe = "auto",
-    backend: options.Backend = "auto",
-    graphs: options.Graphs = "on",
-    devices: options.Devices = "auto",
+    *,
+    shared: LaneOptions,
     max_new_tokens: options.MaxNewTokens = 128,
     repeats: Repeats = 3,
     prompts: Prompts = "",
@@ -115,18 +111,6 @@ def paired(
     from specmon.core.bench.lanes import bench_lanes
     from specmon.core.bench.pairs import Plan
 
-    shared = {
-        "decoder": "ar",
-        "target": target,
-        "draft": draft,
-        "draft-len": str(draft_len),
-        "draft-nodes": str(draft_nodes),
-        "fan-out": fan_out,
-        "recipe": recipe,
-        "backend": backend,
-        "graphs": graphs,
-        "devices": devices,
-    }
     configs = lane_configs(lane, shared)
     draft_lens = parse_draft_lens(choose_k, configs)
     lanes = bench_lanes(configs, control=control)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specmon.core.errors import SpecmonError, UsageError
-from specmon.tui.commands import options
+from specmon.tui.commands import lane_words, options
 from specmon.tui.commands.option_groups import (
     LaneOptions,
     LookOptions,
@@ -31,21 +31,23 @@ Lanes = Annotated[
     str,
     typer.Option(metavar="LANE,LANE…", help="Two to four of ar, sd, ssd; sd:6 drafts 6 tokens a round."),
 ]
+DEFAULT, MOST = "ar,sd,ssd", 4
 
 
 @grouped
 def race(
     ctx: typer.Context,
     prompt: PromptOptions,
-    lanes: Lanes = "ar,sd,ssd",
+    lanes: Lanes = DEFAULT,
+    lane: lane_words.Lanes = None,
     *,
-    lane: LaneOptions,
+    shared: LaneOptions,
     sampling: SamplingOptions,
     output: OutputOptions,
     looks: LookOptions,
 ) -> None:
-    """Race AR, SD and SSD on one prompt; exit code 1 if greedy lanes of one recipe give different tokens."""
-    configs = [lane.config(decoder, draft_len) for decoder, draft_len in parse_lanes(lanes, lane.draft_len)]
+    """Race AR, SD and SSD, or any lanes, on one prompt; exit code 1 if greedy ones of one recipe give different tokens."""
+    configs = lanes_of(lanes, lane, shared)
     output.check()
     request = sampling.request(prompt.read())
     if not request.messages:
@@ -64,12 +66,16 @@ def race(
         decode(configs, request, record=record, force=force, json=output.json, debug=debug)
 
 
-def parse_lanes(text: str, draft_len: int) -> list[tuple[str, int]]:
-    """Read "ar,sd:6,ssd" as decoders with their draft_len. Raises: UsageError."""
-    lanes = [options.parse_lane(word, draft_len, "--lanes") for word in text.split(",")]
-    if not 2 <= len(lanes) <= 4:
-        raise UsageError(f"--lanes names {len(lanes)}, but a race has two to four lanes.")
-    return lanes
+def lanes_of(lanes: str, words: Sequence[str] | None, shared: LaneOptions) -> list[LaneConfig]:
+    """The lanes of "ar,sd:6,ssd", or those in `words`. Raises: UsageError."""
+    if words:
+        if lanes != DEFAULT:
+            raise UsageError("Both --lane and --lanes are given.", "Use one of them.")
+        return lane_words.lane_configs(words, shared, most=MOST)
+    named = [options.parse_lane(word, shared.draft_len, "--lanes") for word in lanes.split(",")]
+    if not 2 <= len(named) <= MOST:
+        raise UsageError(f"--lanes names {len(named)}, but a race has two to four lanes.")
+    return [shared.config(decoder, draft_len) for decoder, draft_len in named]
 
 
 def decode(
