@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 
+from specmon.core.garbage import set_aside
+
 AT_REST_EVERY_S, LATEST_S = 10.0, 30.0
 _NEVER = 1 << 30
 
@@ -20,8 +22,7 @@ class Garbage:
 
     def take_over(self, now: float) -> None:
         """From `now` (seconds) on; what is there already is never looked at again."""
-        gc.collect()
-        gc.freeze()
+        set_aside()
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, _NEVER)
         self._collected_at = now

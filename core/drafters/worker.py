@@ -19,6 +19,7 @@ from specmon.core.drafters.desk import Desk
 from specmon.core.drafters.passage import Passage
 from specmon.core.drafters.shared_board import SharedBoard
 from specmon.core.errors import SpecmonError
+from specmon.core.garbage import set_aside
 from specmon.core.models.replays import while_waiting
 from specmon.kernels.relay.board import Board, key_of
 
@@ -50,6 +51,7 @@ def run_worker(
             if device_clock is not None:
                 device_clock.measure(t=clock(), lane=0, turn=0)  # compiles
             home = device if device.startswith("cuda") else "cpu"
+            set_aside()
             Worker(pipe, Desk(drafter, clock, device_clock), clock_zero, home).serve()
         except (EOFError, OSError, KeyboardInterrupt):
             raise

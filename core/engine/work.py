@@ -25,6 +25,7 @@ from specmon.core.engine.messages import (
 from specmon.core.engine.stream import OpenTurns, Stream
 from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.events import ArStep, Event, Turn
+from specmon.core.garbage import set_aside
 from specmon.core.hardware import Machine, ResolvedDevices, survey
 from specmon.core.paths import cache_dir
 from specmon.core.telemetry import TelemetryThread
@@ -69,13 +70,17 @@ class Work:
         lane = self._new_lane(config, machine)
         if not self._stream.begun:
             self._begin(devices.names, machine, lane.hashes)
-        replaced = self._lanes.get(command.lane)
-        self._lanes[command.lane] = lane
-        if replaced is not None:
-            replaced.close()
+        self._replace(command.lane, lane)
+        set_aside()
         self._stream.emit(lane.describe(command.lane, self._stream.clock()))
         notes = (*devices.notes, *_sharing_note(config), *lane.notes)
         self._notify(Ready(lane=command.lane, notes=notes))
+
+    def _replace(self, index: int, lane: DecodeLane) -> None:
+        replaced = self._lanes.get(index)
+        self._lanes[index] = lane
+        if replaced is not None:
+            replaced.close()
 
     def generate(self, command: Generate, cancelled: Callable[[], bool]) -> None:
         """Decode one turn on one lane."""

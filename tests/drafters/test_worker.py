@@ -200,6 +200,26 @@ def test_worker_that_cannot_build_says_why(pipe: Pipe, tmp_path: Path) -> None:
         receive(ours, 5.0, lambda: True, gone)
 
 
+def test_a_worker_leaves_what_it_loaded_out_of_garbage_collections(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pipe
+    done: list[str] = []
+
+    def build() -> NgramDrafter:
+        done.append("built")
+        return NgramDrafter()
+
+    def set_aside() -> None:
+        done.append("set aside")
+        ours.close()
+
+    monkeypatch.setattr("specmon.core.drafters.worker.set_aside", set_aside)
+    run_worker(theirs, build, (), "cpu:1", None, 0)
+
+    assert done == ["built", "set aside"]
+
+
 def gone_worker(pipe: Pipe, *said: Any) -> WorkerLink:
     """The user's side of a worker that said this and ended."""
     ours, theirs = pipe

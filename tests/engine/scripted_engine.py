@@ -1,21 +1,24 @@
 """The real engine process around scripted lanes: what a lane does is the text of the request.
 
 "rounds N": N rounds of two tokens. "forever": rounds of 0.5 ms until cancelled. "fail N": N rounds, then a KeyError.
-"refuse": a SpecmonError before the turn starts. "memory": a MemoryError. "kill N": N rounds, then SIGKILL.
+"refuse": a SpecmonError before the turn starts. "garbage": one that says how many lanes live, and how many objects are
+left out of garbage collections. "memory": a MemoryError. "kill N": N rounds, then SIGKILL.
 A target called "missing" does not exist; one called "endless" never loads.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from specmon.core.engine.messages import LaneConfig, Request
 from specmon.core.errors import SpecmonError
@@ -24,9 +27,10 @@ from specmon.core.hardware import Machine, resolve_devices
 
 
 class ScriptedLane:
-    """Looks like a DecodeLane."""
+    """Looks like a DecodeLane, and holds itself, as one with graphs may."""
 
     notes = ("scripted",)
+    alive: ClassVar[weakref.WeakSet[ScriptedLane]] = weakref.WeakSet()
 
     def __init__(
         self,
@@ -46,6 +50,8 @@ class ScriptedLane:
         self.hashes = {"target": "0123456789abcdef"}
         self.config = config
         self.clock = clock
+        self.itself = self
+        self.alive.add(self)
 
     def describe(self, lane: int, t: int) -> Lane:
         return Lane(
@@ -66,6 +72,8 @@ class ScriptedLane:
         limit = int(number) if number else sys.maxsize
         if what == "refuse":
             raise SpecmonError("The prompt is longer than the context.", exit_code=2)
+        if what == "garbage":
+            raise SpecmonError(f"{len(self.alive)} alive, {gc.get_freeze_count()} set aside.")
         where: dict[str, Any] = {"lane": lane, "turn": turn}
         t0 = self.clock()
         yield Turn(t=t0, prompt=what, prompt_tokens=1, **where)

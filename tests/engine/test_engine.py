@@ -186,6 +186,17 @@ def test_user_error_is_refused_with_its_exit_code_and_no_traceback(loaded, drain
     assert of_kind(Turn, drain(client, answered("Generate")))[0].turn == 0
 
 
+def test_a_load_frees_the_lane_it_replaces_and_leaves_the_rest_out_of_collections(loaded, drain):
+    client, _ = loaded()
+    client.send(Load(config=LaneConfig(decoder="ar", devices="cpu:0")))
+    drain(client, answered("Load"))
+
+    client.send(ask("garbage"))
+    lanes, objects = drain(client, answered("Generate"))[-1].message.split(" alive, ")
+    assert lanes == "1"
+    assert int(objects.partition(" ")[0]) > 10_000
+
+
 REFUSED = [
     (ask("rounds 1", lane=3), "Lane 3 is not loaded."),
     (Race(request=Request(messages=(("user", "x"),))), "No lane is loaded."),
