@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from specmon.core import roofline
 from specmon.core.metrics.formulas import Formula
 from specmon.core.metrics.race import Race, Standing, compare_lanes
-from specmon.core.metrics.round_time import RoundTime, round_time
+from specmon.core.metrics.round_time import round_time
 from specmon.core.metrics.text import ms
+from specmon.core.metrics.turn import NS_PER_MS
 from specmon.core.metrics.why import MIN_ROUNDS, SHORT_COLUMNS, Why
 
-LAST = 64
+LAST = 64  # rounds whose parts the ceiling is modelled from
 
 
 def race_why(race: Race) -> Why:
-    """Compare the two lanes with the least ms/token, by their last rounds."""
+    """Compare the two lanes with the least ms/token, by the figures of their rows."""
     lanes = [row for row in race.standings if not row.failed and _judged(row)]
     if len(lanes) < 2:
         text = f"waiting for two lanes to decode {MIN_ROUNDS} rounds"
         return Why(text=text, short=text, formulas=[])
     first, second = sorted(lanes, key=lambda row: row.turn.ms_per_token or float("inf"))[:2]
-    times = round_time(first.turn, LAST), round_time(second.turn, LAST)
-    assert times[0] is not None  # both have rounds
-    assert times[1] is not None
-    lead = _lead(first, second)
-    cause = _cause(first, second, times[0], times[1])
+    lead, cause = _lead(first, second), _cause(first, second)
     return Why(
         text=f"{lead}: {cause}.",
         short=f"{lead} · {cause}"[:SHORT_COLUMNS] if len(lead) + len(cause) + 3 <= SHORT_COLUMNS else lead,
         formulas=[_ms_per_token(row) for row in (first, second)],
     )
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """A lane's rounds, all of them: tokens and ms a round."""
+
+    tau: float
+    ms: float
+
+    @classmethod
+    def of(cls, row: Standing) -> _Rounds:
+        return cls(row.turn.tokens_per_round or 0.0, row.turn.ms_per_round or 0.0)
 
 
 def _judged(row: Standing) -> bool:
@@ -46,23 +57,28 @@ def _lead(first: Standing, second: Standing) -> str:
     return f"{takes[0]}, {takes[1]} ms/token (no ratio: {verdict.output})"
 
 
-def _cause(first: Standing, second: Standing, time: RoundTime, other: RoundTime) -> str:
+def _cause(first: Standing, second: Standing) -> str:
     decoders = first.turn.lane.decoder, second.turn.lane.decoder
     if decoders == ("ssd", "sd"):
-        return _hidden_drafting(second.letter, time, other)
+        return _hidden_drafting(first, second)
+    ours, theirs = _Rounds.of(first), _Rounds.of(second)
     if decoders[0] == "ar":
-        needed = roofline.break_even_tau(other.round_ns, time.round_ns)
-        return f"{second.letter} needs τ {needed:.2f} to break even and has {other.tokens_per_round:.2f}"
-    rounds = [f"τ {t.tokens_per_round:.2f} in rounds of {ms(t.round_ns)} ms" for t in (time, other)]
-    return f"{rounds[0]} against {rounds[1]}"
+        needed = roofline.break_even_tau(theirs.ms, ours.ms)
+        return f"{second.letter} needs τ {needed:.2f} to break even and has {theirs.tau:.2f}"
+    said = [f"τ {rounds.tau:.2f} in rounds of {ms(rounds.ms * NS_PER_MS)} ms" for rounds in (ours, theirs)]
+    return f"{said[0]} against {said[1]}"
 
 
-def _hidden_drafting(sd: str, time: RoundTime, other: RoundTime) -> str:
-    hidden = f"{ms(other.draft_ns - time.draft_ns)} of {sd}'s {ms(other.draft_ns)} ms of drafting is hidden"
-    if time.t_branch is None or other.t_d is None or not other.t_v:
+def _hidden_drafting(ssd: Standing, sd: Standing) -> str:
+    """How much of SD's drafting SSD hides; the ceiling is modelled from the parts of the last rounds."""
+    exposed, drafting = ((row.draft_ms or 0.0) * NS_PER_MS for row in (ssd, sd))
+    hidden = f"{ms(drafting - exposed)} of {sd.letter}'s {ms(drafting)} ms of drafting is hidden"
+    time, other = round_time(ssd.turn, LAST), round_time(sd.turn, LAST)
+    if time is None or other is None or time.t_branch is None or other.t_d is None or not other.t_v:
         return hidden
     ceiling = roofline.ssd_ceiling(other.draft_len, other.t_d, other.t_v, time.t_branch)
-    return f"{hidden}, ceiling {ceiling:.2f}×; still exposed {ms(time.draft_ns)}, other {ms(time.other_ns)}"
+    rest = ms((ssd.other_ms or 0.0) * NS_PER_MS)
+    return f"{hidden}, ceiling {ceiling:.2f}×; still exposed {ms(exposed)}, other {rest}"
 
 
 def _ms_per_token(row: Standing) -> Formula:

@@ -47,3 +47,11 @@ def test_race_why_gives_no_ratio_across_recipes(race_stream, plan, ledger_of):
 def test_race_why_calls_equal_lanes_level(race_stream, plan, ledger_of):
     said = why_of(ledger_of(race_stream([([plan(0)] * 20, AR), ([plan(0)] * 20, AR)])))
     assert said.text.startswith("A and B are level: ")
+
+
+def test_race_why_gives_the_figures_of_the_rows_however_long_the_race(race_stream, plan, ledger_of):
+    lanes = [([plan(0)] * 200, AR), ([plan(2)] * 40 + [plan(1)] * 70, {"decoder": "sd"})]
+    ledger = ledger_of(race_stream(lanes))
+    sd = standings(ledger).standings[1].turn
+    assert f"τ {sd.tokens_per_round:.2f} in rounds of" in why_of(ledger).text
+    assert sd.tokens_per_round > 2.3  # the last rounds alone would give 2
