@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specmon.core.errors import SpecmonError
+from specmon.core.models.gguf_fields import token_id
 from specmon.core.models.json_fields import items, number, table, whole_number, whole_numbers
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -184,8 +185,8 @@ def _read_gguf_fields(fields: dict[str, Any], where: str) -> ModelConfig:
         tied_head=False,  # the file's tensors decide: see gguf_file
         qkv_bias=arch == "qwen2",
         qk_norm=arch == "qwen3",
-        eos_ids=whole_numbers(fields, "tokenizer.ggml.eos_token_id", where),
-        bos_id=next(iter(whole_numbers(fields, "tokenizer.ggml.bos_token_id", where)), None),
+        eos_ids=() if (eos := token_id(fields, "eos", where)) is None else (eos,),
+        bos_id=token_id(fields, "bos", where),
     )
 
 

@@ -13,6 +13,7 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as HfTokenizer
 
 from specmon.core.errors import SpecmonError
+from specmon.core.models.gguf_fields import token_id
 from specmon.core.models.tokenizer import Tokenizer
 
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -29,6 +30,8 @@ def tokenizer_from_gguf(fields: dict[str, Any], path: Path, eos_ids: tuple[int, 
     """
     try:
         return _build(fields, path, eos_ids)
+    except SpecmonError:
+        raise
     except Exception as bad:  # metadata of any make, read by three libraries
         raise SpecmonError(
             f"The tokenizer in {path} cannot be read ({' '.join(str(bad).split())}).",
@@ -45,20 +48,16 @@ def _build(fields: dict[str, Any], path: Path, eos_ids: tuple[int, ...]) -> Toke
         backend = _through_transformers(path)
     tokens = fields["tokenizer.ggml.tokens"]
     special = {
-        f"{role}_token": str(tokens[int(fields[key])])
+        f"{role}_token": str(tokens[token])
         for role in ("bos", "eos")
-        if (key := f"tokenizer.ggml.{role}_token_id") in fields
+        if (token := token_id(fields, role, str(path))) is not None
     }
-    end_of_turn = [
-        i
-        for i in (fields.get("tokenizer.ggml.eot_token_id"), backend.token_to_id("<|im_end|>"))
-        if i is not None
-    ]
+    ends_of_turn = token_id(fields, "eot", str(path)), backend.token_to_id("<|im_end|>")
     return Tokenizer(
         backend,
         template=fields.get("tokenizer.chat_template"),
         special=special,
-        eos_ids=tuple(dict.fromkeys([*eos_ids, *map(int, end_of_turn)])),
+        eos_ids=tuple(dict.fromkeys([*eos_ids, *(token for token in ends_of_turn if token is not None)])),
     )
 
 

@@ -1,6 +1,7 @@
-"""Fields of a parsed config.json, or of a GGUF's metadata; one that is missing or of another kind is refused by its name.
+"""Fields of a parsed config.json, or numbers of a GGUF's metadata.
 
-A field that is null counts as one that is not there. All raise SpecmonError; `where` is the file's path.
+One that is missing or of another kind is refused by its name; a field that is null counts as one that is not there. All
+raise SpecmonError; `where` is the file's path.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def number(raw: dict[str, Any], key: str, where: str, default: float | None = No
     value = default if raw.get(key) is None else raw[key]
     if value is None:
         raise SpecmonError(f"{where} has no field {key!r}.", "It is not a complete model configuration.")
-    if not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise _other_kind(where, key, value, "a number")
     return value
 

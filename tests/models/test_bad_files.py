@@ -103,6 +103,7 @@ def test_configuration_that_is_no_object_is_refused(load: Load, folder: Path, te
         ({"num_hidden_layers": 1.5}, "has 1.5 as 'num_hidden_layers', which is not a whole number"),
         ({"vocab_size": float("inf")}, "has inf as 'vocab_size', which is not a number"),
         ({"eos_token_id": ["end"]}, "has 'end' as 'eos_token_id', which is not a number"),
+        ({"eos_token_id": True}, "has True as 'eos_token_id', which is not a number"),
         ({"architectures": 3}, "has 3 as 'architectures', which is not a list"),
         ({"rope_parameters": [1e4]}, "has [10000.0] as 'rope_parameters', which is not an object"),
         ({"rope_parameters": {"rope_theta": -1}}, "gives a RoPE base that is not above 0"),

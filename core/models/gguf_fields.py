@@ -1,0 +1,23 @@
+"""Token ids in a GGUF's metadata."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specmon.core.errors import SpecmonError
+from specmon.core.models.json_fields import whole_number
+
+
+def token_id(fields: dict[str, Any], role: str, where: str) -> int | None:
+    """The token that the file gives a role, "eos", "bos" or "eot"; None where it gives none.
+
+    Raises: SpecmonError for what is no id of its vocabulary.
+    """
+    key = f"tokenizer.ggml.{role}_token_id"
+    if fields.get(key) is None:
+        return None
+    token = whole_number(fields, key, where)
+    n_tokens = len(fields.get("tokenizer.ggml.tokens") or ())
+    if token < 0 or (n_tokens and token >= n_tokens):
+        raise SpecmonError(f"{where} has {token} as {key!r}, but its vocabulary has {n_tokens:,} tokens.")
+    return token
