@@ -7,10 +7,11 @@ The lane that others are compared with, the reference, is the first that does no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from specmon.core.events import TurnEnd
+from specmon.core.events import Lane, TurnEnd
 from specmon.core.metrics.acceptance import ratio
 from specmon.core.metrics.bandwidth import DeviceBandwidth, turn_bandwidths
 from specmon.core.metrics.ledger import Ledger
@@ -218,18 +219,30 @@ def _standing(
 
 
 def lane_labels(turns: Mapping[int, TurnMetrics]) -> dict[int, str]:
-    """Each lane's decoder; where drafters differ also its drafter, by kind if that tells them apart: "SD K4 eagle3"."""
-    lanes = {number: turn.lane for number, turn in turns.items()}
-    named = {n: lane for n, lane in lanes.items() if lane.drafter and lane.drafter_kind != "scripted"}
-    drafters = {lane.drafter for lane in named.values()}
-    kinds = {lane.drafter_kind for lane in named.values()}
-    labels = {number: decoder_label(turn) for number, turn in turns.items()}
-    if len(drafters) > 1:
-        by_kind = len(kinds) == len(drafters)
-        for number, lane in named.items():
-            drafter = (lane.drafter_kind or "").replace("_", " ") if by_kind else lane.drafter
-            labels[number] += f" {drafter}"
-    return labels
+    """Each lane's decoder with what tells it from others: drafter, recipe, target; devices where all else is the same.
+
+    "SD K4 eagle3": a drafter is named by its kind if that tells the lanes' drafters apart.
+    """
+    lanes = [turn.lane for turn in turns.values()]
+    labels = [decoder_label(turn) for turn in turns.values()]
+    for words in (_drafters(lanes), [lane.recipe for lane in lanes], [lane.target for lane in lanes]):
+        if len({word for word in words if word}) > 1:
+            labels = [f"{label} {word}" if word else label for label, word in zip(labels, words, strict=True)]
+    places = {(label, lane.devices) for label, lane in zip(labels, lanes, strict=True)}
+    apart = Counter(label for label, _ in places)
+    labels = [
+        f"{label} {'+'.join(lane.devices)}" if apart[label] > 1 else label
+        for label, lane in zip(labels, lanes, strict=True)
+    ]
+    return dict(zip(turns, labels, strict=True))
+
+
+def _drafters(lanes: Sequence[Lane]) -> list[str | None]:
+    """Names of the lanes' drafters; none for a scripted one, which its decoder's label names."""
+    named = [lane if lane.drafter_kind != "scripted" else None for lane in lanes]
+    names = [lane.drafter if lane else None for lane in named]
+    kinds = [lane.drafter_kind.replace("_", " ") if lane and lane.drafter_kind else None for lane in named]
+    return kinds if len(set(kinds)) >= len(set(names)) else names
 
 
 def decoder_label(turn: TurnMetrics, *, fan_out: bool = True) -> str:

@@ -39,6 +39,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None
     host_launches_per_round: float | None
     fan_out: str | None  # "2", "5·4·3·2·2" or "auto:16"
+    target: str
+    draft_len: int | None  # None for AR, which drafts nothing
+    draft_nodes: int | None  # of a tree
 
 
 class RaceSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,9 @@ def _summary(ledger: Ledger, turn: TurnMetrics, session: str | None) -> Summary:
         session=session,
         host_launches_per_round=launches_a_round(turn.rounds),
         fan_out=turn.turn.fan_out_words,
+        target=turn.lane.target,
+        draft_len=turn.turn.draft_len or None,
+        draft_nodes=turn.turn.draft_nodes,
     )
 
 

@@ -14,6 +14,8 @@ from specmon.core.models.config import ModelConfig, config_from_hf
 from specmon.core.models.json_fields import table
 from specmon.core.models.tensors import Stored
 
+#: Folders of a training, the smaller last.
+TRAINED_FORMS = ("bf16", "int8")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -80,8 +82,8 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        inside = [name for name in ("int8", "bf16") if (path.parent / name / path.name).exists()]
-        advice = f"It may be a training's: give {path.parent / inside[0]}." if inside else _ADVICE
+        inside = [name for name in TRAINED_FORMS if (path.parent / name / path.name).exists()]
+        advice = f"It may be a training's: give {path.parent / inside[-1]}." if inside else _ADVICE
         raise SpecmonError(f"{path.parent} has no config.json.", advice) from None
     except (OSError, ValueError, RecursionError) as bad:
         raise SpecmonError(f"{path} cannot be read: {bad}.") from bad

@@ -11,7 +11,7 @@ from specmon.core.errors import SpecmonError, UsageError
 from specmon.core.models.fetch import embedded_model_path, is_fetched
 from specmon.core.models.gguf_file import GgufFile
 from specmon.core.models.gguf_tokenizer import tokenizer_from_gguf
-from specmon.core.models.hf_folder import HfFolder
+from specmon.core.models.hf_folder import TRAINED_FORMS, HfFolder
 from specmon.core.models.random_weights import PREFIX, RandomFile, RandomHead, RandomTensors, random_tensors
 from specmon.core.models.tokenizer import Tokenizer, tokenizer_from_folder
 
@@ -90,7 +90,7 @@ def open_model(name: str, cache_dir: Path) -> Source:
         return Source(name, HfFolder(shipped), cache_dir)
     path = Path(name).expanduser()
     if path.is_dir():
-        return Source(path.resolve().name, HfFolder(path), cache_dir)
+        return Source(_folder_label(path.resolve()), HfFolder(path), cache_dir)
     if path.is_file():
         if path.suffix != ".gguf":
             raise UsageError(f"{path} is no model.", "Give a folder with safetensors or a .gguf file.")
@@ -98,6 +98,11 @@ def open_model(name: str, cache_dir: Path) -> Source:
     if _HUB_ID.fullmatch(name) and not name.startswith("."):
         return Source(name.split("/")[1], HfFolder(_from_hub(name)), cache_dir)
     raise UsageError(f"There is no model {name!r} here.", "Give smollm2, a folder, a .gguf file or a hub id.")
+
+
+def _folder_label(folder: Path) -> str:
+    """The folder's name; with its parent's where it says a format alone, as the folders of a training do."""
+    return f"{folder.parent.name}/{folder.name}" if folder.name in TRAINED_FORMS else folder.name
 
 
 def _from_hub(name: str) -> Path:

@@ -21,6 +21,7 @@ import torch
 from specmon.core.drafters.eagle3_file import usual_layers
 from specmon.core.drafters.registry import refuse_drafter
 from specmon.core.errors import UsageError
+from specmon.core.models.hf_folder import TRAINED_FORMS
 from specmon.core.models.source import open_model
 from specmon.core.models.tensors import TensorFile
 from specmon.core.training.alone import alone_in
@@ -50,8 +51,6 @@ from specmon.core.training.ranks import Ranks, ranks_on
 from specmon.core.training.scripts import Script, scripts_of
 from specmon.core.training.start import Start
 from specmon.core.training.stopping import Stop, stop_on_signals
-
-FORMS = ("bf16", "int8")
 
 _SAMPLE_TOKENS = 16_384  # of text, by which features are measured
 
@@ -89,7 +88,7 @@ def train(
     """
     check_settings(place.out / RUN, settings, kept=place.checkpoint.name)
     if _is_finished(settings, place):
-        folders = [place.out / form for form in FORMS]
+        folders = [place.out / form for form in TRAINED_FORMS]
         watcher.say(
             f"The run in {place.out} is finished at step {settings.steps}; its drafter is in {folders[-1]}."
         )
@@ -123,7 +122,7 @@ def _run(training: Training, ranks: Ranks, watcher: Watcher) -> None:
 
 def _is_finished(settings: TrainSettings, place: Place) -> bool:
     """Whether its last step is done and all that comes out is written. Raises: SpecmonError."""
-    written = all((place.out / form / WEIGHTS).exists() for form in FORMS)
+    written = all((place.out / form / WEIGHTS).exists() for form in TRAINED_FORMS)
     return written and place.checkpoint.exists() and steps_done(place.checkpoint) == settings.steps
 
 
@@ -212,7 +211,7 @@ def _finish(training: Training, place: Place) -> tuple[Result, ...]:
     curve = msgspec.json.format(msgspec.json.encode(training.curve), indent=1) + b"\n"
     write_whole(place.out / "curve.json", partial(Path.write_bytes, data=curve))
     results = []
-    for form in FORMS:
+    for form in TRAINED_FORMS:
         folder, int8 = place.out / form, form == "int8"
         export(training.learner, folder, int8=int8)
         held_out = training.held_out(as_stored(training.learner, int8=int8))

@@ -44,7 +44,7 @@ def test_json_replay_is_one_object_with_the_contract_fields(cli: Cli, recording:
     assert " ".join(figures) == (
         "decoder draft recipe backend devices tokens text n_tokens rounds tokens_per_round acceptance_rate"
         " branch_hit_rate prefill_ms decode_ms tokens_per_s request_tokens_per_s ms_per_token overlap_ms"
-        " sol_fraction stop_reason session host_launches_per_round fan_out"
+        " sol_fraction stop_reason session host_launches_per_round fan_out target draft_len draft_nodes"
     )
     assert figures["tokens"] == [1, 2, 3, 2, 3]
     assert figures["branch_hit_rate"] is None

@@ -190,7 +190,8 @@ def test_block_drafter_is_trained_and_decodes(cli: Cli, tiny: TinyModels, tmp_pa
     )
 
     assert ar["tokens"] == chain["tokens"] == tree["tokens"]
-    assert chain["draft"] == tree["draft"] == "int8"
+    assert chain["draft"] == tree["draft"] == "run/int8"
+    assert (chain["draft_nodes"], tree["draft_nodes"]) == (None, 9)
 
 
 @pytest.mark.parametrize(

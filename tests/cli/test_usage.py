@@ -55,8 +55,8 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
         ("race", *PROMPT, "--lanes", "ar,sd", "--lane", "ar", "--lane", "sd"),
         "Use one of them",
     ),
-    "one lane in words": (("race", *PROMPT, "--lane", "sd:4,draft-nodes=15"), "names 1 lane, but two to 4"),
-    "five lanes in words": (("race", *PROMPT, *["--lane", "ar"] * 5), "names 5 lanes, but two to 4"),
+    "one lane in words": (("race", *PROMPT, "--lane", "sd:4,draft-nodes=15"), "names 1 lane, but 2 to 4"),
+    "five lanes in words": (("race", *PROMPT, *["--lane", "ar"] * 5), "names 5 lanes, but 2 to 4"),
     "lane with another word": (
         ("race", *PROMPT, "--lane", "ar", "--lane", "sd,colour=red"),
         "none of decoder,",

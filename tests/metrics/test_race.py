@@ -194,6 +194,7 @@ def test_label_always_names_a_scripted_drafter(stream, plan, ledger_of):
         ([("draft_model", "a"), ("draft_model", "a")], ["AR", "SD K4", "SD K4"]),
         ([("draft_model", "a"), ("eagle3", "b")], ["AR", "SD K4 draft model", "SD K4 eagle3"]),
         ([("eagle3", "a"), ("eagle3", "b")], ["AR", "SD K4 a", "SD K4 b"]),
+        ([("eagle3", "a"), ("block", "a")], ["AR", "SD K4 eagle3", "SD K4 block"]),
         ([("scripted", "scripted α=0.7"), ("eagle3", "b")], ["AR", "SD K4 scripted α=0.7", "SD K4"]),
     ],
 )
@@ -206,6 +207,24 @@ def test_lanes_of_different_drafters_name_them(race_stream, plan, ledger_of, dra
         for e in events
     ]
     assert [row.label for row in standings(ledger_of(named)).standings] == labels
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        ({"recipe": "fp32"}, ["AR bf16", "AR fp32"]),
+        ({"target": "other"}, ["AR target", "AR other"]),
+        ({"devices": ("cuda:1",)}, ["AR cuda:0", "AR cuda:1"]),
+        ({}, ["AR", "AR"]),
+    ],
+)
+def test_lanes_are_told_apart_by_what_differs(race_stream, plan, ledger_of, change, labels):
+    events = race_stream([([plan(0)] * 8, AR), ([plan(0)] * 8, AR)])
+    alike = {"target": "target", "recipe": "bf16"}
+    changed = [
+        replace(e, **(alike | (change if e.lane else {}))) if isinstance(e, Lane) else e for e in events
+    ]
+    assert [row.label for row in standings(ledger_of(changed)).standings] == labels
 
 
 def test_race_without_turns_is_empty(ledger_of):

@@ -34,6 +34,9 @@ FIELDS = [
     "session",
     "host_launches_per_round",
     "fan_out",
+    "target",
+    "draft_len",
+    "draft_nodes",
 ]
 
 

@@ -26,7 +26,12 @@ def test_a_role_without_a_token_has_none() -> None:
     assert token_id(fields(1), "eos", "a.gguf") is None
 
 
-@pytest.mark.parametrize("value", [-1, 3, 4294967295])
+@pytest.mark.parametrize("value", [-1, 4294967295])
+def test_the_null_token_is_none(value: int) -> None:
+    assert token_id(fields(value), "eot", "a.gguf") is None
+
+
+@pytest.mark.parametrize("value", [-2, 3, 4294967294])
 def test_a_token_beyond_the_vocabulary_is_refused(value: int) -> None:
     with pytest.raises(
         SpecmonError, match=r"a\.gguf has .* as 'tokenizer\.ggml\.eot_token_id', but .* 3 tokens"

@@ -21,8 +21,8 @@ Lanes = Annotated[
     typer.Option(
         "--lane",
         metavar="LANE",
-        help="One configuration, given twice or more: decoder=ssd,draft-len=4,fan-out=2,draft=eagle3, or short, "
-        "ssd:4,fan-out=2. What it leaves out is as the other options say. Default: ar, sd and ssd.",
+        help="One configuration, given twice to eight times (four in a race): decoder=ssd,draft-len=4,fan-out=2,"
+        "draft=eagle3, or short, ssd:4,fan-out=2. What it leaves out is as the other options say. Default: ar, sd and ssd.",
     ),
 ]
 KEYS = ("decoder", *(field.name.replace("_", "-") for field in fields(LaneOptions)))
@@ -34,7 +34,7 @@ def lane_configs(lanes: Sequence[str] | None, shared: LaneOptions, *, most: int 
     words = list(lanes or ("ar", "sd", "ssd"))
     if not 2 <= len(words) <= most:
         raise UsageError(
-            f"--lane names {len(words)} lane{'' if len(words) == 1 else 's'}, but two to {most} are compared."
+            f"--lane names {len(words)} lane{'' if len(words) == 1 else 's'}, but 2 to {most} are compared."
         )
     return [lane_config(word, shared) for word in words]
 

@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 
 Lanes = Annotated[
     str,
-    typer.Option(metavar="LANE,LANE…", help="Two to four of ar, sd, ssd; sd:6 drafts 6 tokens a round."),
+    typer.Option(
+        metavar="LANE,LANE…",
+        help="Two to four of ar, sd, ssd; sd:6 drafts 6 tokens a round. Default: ar,sd,ssd.",
+    ),
 ]
-DEFAULT, MOST = "ar,sd,ssd", 4
+MOST = 4
 
 
 @grouped
 def race(
     ctx: typer.Context,
     prompt: PromptOptions,
-    lanes: Lanes = DEFAULT,
+    lanes: Lanes = "",
     lane: lane_words.Lanes = None,
     *,
     shared: LaneOptions,
@@ -69,10 +72,12 @@ def race(
 def lanes_of(lanes: str, words: Sequence[str] | None, shared: LaneOptions) -> list[LaneConfig]:
     """The lanes of "ar,sd:6,ssd", or those in `words`. Raises: UsageError."""
     if words:
-        if lanes != DEFAULT:
+        if lanes:
             raise UsageError("Both --lane and --lanes are given.", "Use one of them.")
         return lane_words.lane_configs(words, shared, most=MOST)
-    named = [options.parse_lane(word, shared.draft_len, "--lanes") for word in lanes.split(",")]
+    named = [
+        options.parse_lane(word, shared.draft_len, "--lanes") for word in (lanes or "ar,sd,ssd").split(",")
+    ]
     if not 2 <= len(named) <= MOST:
         raise UsageError(f"--lanes names {len(named)}, but a race has two to four lanes.")
     return [shared.config(decoder, draft_len) for decoder, draft_len in named]

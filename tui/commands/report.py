@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from specmon.core.events import AnyEvent, Event, Prefill, Round, TurnEnd
 from specmon.core.metrics.ledger import Ledger
+from specmon.core.metrics.race import lane_labels, race_turns
 from specmon.core.metrics.summary import RaceSummary, Summary, race_summary, summary
 from specmon.core.metrics.text import launches
 from specmon.tui.commands.output import note, say, write_json
@@ -55,7 +57,7 @@ class Report:
             write_json(msgspec.to_builtins(figures))
         else:
             if isinstance(figures, RaceSummary):
-                lines = race_lines(figures)
+                lines = race_lines(figures, list(lane_labels(race_turns(self.ledger)).values()))
             else:
                 lines = summary_lines(figures, incomplete=incomplete)
             note("\n".join(lines))
@@ -101,12 +103,17 @@ def summary_lines(figures: Summary, *, incomplete: bool = False) -> list[str]:
     return [" · ".join(part for part in line if part) for line in (speed, setup)]
 
 
-def race_lines(figures: RaceSummary) -> list[str]:
-    """A race's standings as a table, and what can be said about its outputs."""
-    rows = ["lane  decoder  tokens  rounds      τ  ms/token   hit  ratio"]
+def race_lines(figures: RaceSummary, labels: Sequence[str] = ()) -> list[str]:
+    """A race's standings as a table, and what can be said about its outputs.
+
+    `labels`: of the lanes; without them their decoders stand there.
+    """
+    named = labels or [lane.decoder.upper() for lane in figures.lanes]
+    cells = max(7, *map(len, named))
+    rows = [f"lane  {'decoder':<{cells}}  tokens  rounds      τ  ms/token   hit  ratio"]
     for number, (lane, ratio) in enumerate(zip(figures.lanes, figures.ratios, strict=True)):
         rows.append(
-            f"{'ABCD'[number]:<6}{lane.decoder.upper():<7}{lane.n_tokens:>8}{lane.rounds:>8}"
+            f"{'ABCD'[number]:<6}{named[number]:<{cells}}{lane.n_tokens:>8}{lane.rounds:>8}"
             f"{_figure('{:.2f}', lane.tokens_per_round) or 'n/a':>7}"
             f"{_figure('{:.2f}', lane.ms_per_token) or 'n/a':>10}"
             f"{_figure('{:.2f}', lane.branch_hit_rate) or '–':>6}"
