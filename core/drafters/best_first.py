@@ -30,19 +30,19 @@ def best_first(probs_KR: Sequence[Sequence[float]], n_nodes: int) -> list[Ranked
     """
     found: list[Ranked] = []
     heap: list[tuple[float, int, Ranked]] = []
+    serial = count()
 
-    def push(above: float, parent: int, depth: int, rank: int) -> None:
+    def push(parent: int, depth: int, rank: int) -> None:
         if depth < len(probs_KR) and rank < len(probs_KR[depth]):
-            chance = above * probs_KR[depth][rank]
+            chance = (found[parent].chance if parent >= 0 else 1.0) * probs_KR[depth][rank]
             heappush(heap, (-chance, next(serial), Ranked(parent, depth, rank, chance)))
 
-    serial = count()
-    push(1.0, -1, 0, 0)
+    push(-1, 0, 0)
     while heap and len(found) < n_nodes:
         *_, node = heappop(heap)
         found.append(node)
-        push(node.chance, len(found) - 1, node.depth + 1, 0)
-        push(found[node.parent].chance if node.parent >= 0 else 1.0, node.parent, node.depth, node.rank + 1)
+        push(len(found) - 1, node.depth + 1, 0)
+        push(node.parent, node.depth, node.rank + 1)
     return _by_level(found)
 
 

@@ -76,12 +76,6 @@ class Work:
         notes = (*devices.notes, *_sharing_note(config), *lane.notes)
         self._notify(Ready(lane=command.lane, notes=notes))
 
-    def _replace(self, index: int, lane: DecodeLane) -> None:
-        replaced = self._lanes.get(index)
-        self._lanes[index] = lane
-        if replaced is not None:
-            replaced.close()
-
     def generate(self, command: Generate, cancelled: Callable[[], bool]) -> None:
         """Decode one turn on one lane."""
         lane = self._lane(command.lane)
@@ -113,6 +107,13 @@ class Work:
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
+
+    def _replace(self, index: int, lane: DecodeLane) -> None:
+        """In a frame of its own: once it is over nothing holds the lane before, and its memory can be freed."""
+        replaced = self._lanes.get(index)
+        self._lanes[index] = lane
+        if replaced is not None:
+            replaced.close()
 
     def _run(self, events: Iterable[Event]) -> None:
         """Emit a generator's events; a turn it leaves open when it fails is ended as an error."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from specmon.core import roofline
 from specmon.core.metrics.formulas import Formula
 from specmon.core.metrics.race import Race, Standing, compare_lanes
@@ -30,18 +28,6 @@ def race_why(race: Race) -> Why:
     )
 
 
-@dataclass(frozen=True)
-class _Rounds:
-    """A lane's rounds, all of them: tokens and ms a round."""
-
-    tau: float
-    ms: float
-
-    @classmethod
-    def of(cls, row: Standing) -> _Rounds:
-        return cls(row.turn.tokens_per_round or 0.0, row.turn.ms_per_round or 0.0)
-
-
 def _judged(row: Standing) -> bool:
     return row.turn.n_rounds >= MIN_ROUNDS and row.turn.decoded_tokens > 0 and row.clock_ns > 0
 
@@ -61,12 +47,19 @@ def _cause(first: Standing, second: Standing) -> str:
     decoders = first.turn.lane.decoder, second.turn.lane.decoder
     if decoders == ("ssd", "sd"):
         return _hidden_drafting(first, second)
-    ours, theirs = _Rounds.of(first), _Rounds.of(second)
+    (tau, round_ns), (other_tau, other_ns) = _per_round(first), _per_round(second)
     if decoders[0] == "ar":
-        needed = roofline.break_even_tau(theirs.ms, ours.ms)
-        return f"{second.letter} needs τ {needed:.2f} to break even and has {theirs.tau:.2f}"
-    said = [f"τ {rounds.tau:.2f} in rounds of {ms(rounds.ms * NS_PER_MS)} ms" for rounds in (ours, theirs)]
-    return f"{said[0]} against {said[1]}"
+        needed = roofline.break_even_tau(other_ns, round_ns)
+        return f"{second.letter} needs τ {needed:.2f} to break even and has {other_tau:.2f}"
+    return (
+        f"τ {tau:.2f} in rounds of {ms(round_ns)} ms against τ {other_tau:.2f} in rounds of {ms(other_ns)} ms"
+    )
+
+
+def _per_round(row: Standing) -> tuple[float, float]:
+    """τ and ns a round, of all of a judged lane's rounds."""
+    turn = row.turn
+    return turn.decoded_tokens / turn.n_rounds, turn.decode_ns / turn.n_rounds
 
 
 def _hidden_drafting(ssd: Standing, sd: Standing) -> str:

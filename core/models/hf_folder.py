@@ -18,6 +18,8 @@ from specmon.core.models.tensors import Stored
 TRAINED_FORMS = ("bf16", "int8")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
+_ADVICE = "Give a Hugging Face model folder or a .gguf file."
+
 
 class HfFolder:
     """Tensors of a folder with config.json and *.safetensors.
@@ -73,9 +75,6 @@ def _refuse_pipes(folder: Path) -> None:
     for path in sorted(folder.glob("*")):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise SpecmonError(f"{path} is no file.", "Give a folder that holds a model's files.")
-
-
-_ADVICE = "Give a Hugging Face model folder or a .gguf file."
 
 
 def _read_json(path: Path) -> dict[str, Any]:

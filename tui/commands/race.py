@@ -71,13 +71,11 @@ def race(
 
 def lanes_of(lanes: str, words: Sequence[str] | None, shared: LaneOptions) -> list[LaneConfig]:
     """The lanes of "ar,sd:6,ssd", or those in `words`. Raises: UsageError."""
-    if words:
-        if lanes:
-            raise UsageError("Both --lane and --lanes are given.", "Use one of them.")
+    if not lanes:
         return lane_words.lane_configs(words, shared, most=MOST)
-    named = [
-        options.parse_lane(word, shared.draft_len, "--lanes") for word in (lanes or "ar,sd,ssd").split(",")
-    ]
+    if words:
+        raise UsageError("Both --lane and --lanes are given.", "Use one of them.")
+    named = [options.parse_lane(word, shared.draft_len, "--lanes") for word in lanes.split(",")]
     if not 2 <= len(named) <= MOST:
         raise UsageError(f"--lanes names {len(named)}, but a race has two to four lanes.")
     return [shared.config(decoder, draft_len) for decoder, draft_len in named]
